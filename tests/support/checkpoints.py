@@ -99,7 +99,7 @@ def write_checkpoint(
     folder: Path,
     architecture: str = "Qwen3ForCausalLM",
     *,
-    tokenizer: Path | None | bool = True,
+    tokenizer: Path | bool | None = True,
     dtype: str = "BF16",
     shards: int = 1,
     seed: int = 0,
