@@ -1,9 +1,87 @@
-"""The command line: the library's own verbs, and those that other packages bring by the entry-point group."""
+"""The command line: the library's own verbs, and those that other packages bring by the entry-point group.
+
+Exit codes: 0 pass, 1 refused or failed, 2 usage, 3 no verdict. JSON goes to standard output, all else to standard error.
+"""
+
+import os
+import sys
+from importlib.metadata import entry_points
+from typing import Any
 
 import typer
+from rich.console import Console
+from rich.markup import escape
+from typer.core import TyperGroup
 
-app = typer.Typer(no_args_is_help=True, add_completion=False)
+from draftmill import __version__
+from draftmill.outcome import MillError, Refused
+
+REFUSED_OR_FAILED, USAGE = 1, 2
+VERBS = "draftmill.verbs"
+
+
+def report(error: MillError) -> None:
+    """One error, or every finding of a refusal, on standard error."""
+    console = Console(stderr=True, soft_wrap=True)
+    if isinstance(error, Refused):
+        for refusal in error.refusals:
+            console.print(f"[red]refused[/red] [bold]{escape(refusal.code)}[/bold] at {escape(refusal.where)}")
+            console.print(f"  {escape(refusal.sentence)}")
+            console.print(f"  measured {escape(repr(refusal.measured))}, expected {escape(repr(refusal.expected))}")
+    else:
+        console.print(f"[red]failed[/red] {escape(error.code)}: {escape(str(error))}")
+
+
+class Verbs(TyperGroup):
+    """Ends every mill error as a sentence and an exit code instead of a traceback."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except MillError as error:
+            report(error)
+            sys.exit(REFUSED_OR_FAILED)
+
+
+app = typer.Typer(
+    cls=Verbs,
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=bool(os.environ.get("DRAFTMILL_DEBUG")),
+    help="Turns published speculative-decoding drafters into artifacts that can be trusted, or refuses with the reason.",
+)
+
+
+@app.callback(invoke_without_command=True)
+def root(version: bool = typer.Option(False, "--version", help="Print the version and end.")) -> None:
+    if version:
+        typer.echo(__version__)
+        raise typer.Exit
 
 
 def main() -> None:
+    from draftmill.cli import doctor, store
+
+    app.command("doctor")(doctor.doctor)
+    app.add_typer(store.app, name="store")
+    for point in entry_points(group=VERBS):
+        try:
+            verb = point.load()
+        except ModuleNotFoundError as missing:
+            app.command(point.name, help=f"(needs {missing.name}: pip install 'draftmill[pipeline]')")(
+                _missing(missing)
+            )
+            continue
+        if isinstance(verb, typer.Typer):
+            app.add_typer(verb, name=point.name)
+        else:
+            app.command(point.name)(verb)
     app()
+
+
+def _missing(error: ModuleNotFoundError) -> Any:
+    def verb() -> None:
+        typer.echo(f"this verb needs {error.name}: pip install 'draftmill[pipeline]'", err=True)
+        raise typer.Exit(REFUSED_OR_FAILED)
+
+    return verb

@@ -1,0 +1,71 @@
+"""Which code a job is: its module, all it imports of our own, and the packages that compute.
+
+A change in the store or the command line must not make the mill convert everything again, so the digest follows
+the imports (those inside functions too) instead of covering the whole tree.
+"""
+
+import ast
+import hashlib
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+from pathlib import Path
+
+OWN = ("draftmill", "jobs")
+COMPUTING = ("numpy", "gguf", "tokenizers", "xllamacpp")
+"""Packages whose version can change a job's output."""
+
+
+def _source(module: str) -> Path | None:
+    spec = find_spec(module)
+    return Path(spec.origin) if spec and spec.origin else None
+
+
+def _imports(path: Path, package: str) -> set[str]:
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            if node.level:
+                parts = package.split(".")[: len(package.split(".")) - node.level + 1]
+                base = ".".join([*parts, base] if base else parts)
+            found.add(base)
+            found |= {f"{base}.{alias.name}" for alias in node.names}
+    return {name for name in found if name.split(".")[0] in OWN}
+
+
+def modules_of(job: str) -> dict[str, Path]:
+    """Module name -> source file, for jobs.<job> and everything of ours it imports."""
+    seen: dict[str, Path] = {}
+    waiting = {f"jobs.{job}"}
+    while waiting:
+        name = waiting.pop()
+        parent = name.rpartition(".")[0]
+        if name in seen or (parent and parent not in seen and _source(parent) is None):
+            continue
+        try:
+            path = _source(name)
+        except ModuleNotFoundError:
+            path = None  # `from module import name` also yields module.name, which is rarely a module
+        if path is None:
+            continue
+        seen[name] = path
+        package = name if path.name == "__init__.py" else parent
+        waiting |= _imports(path, package) | ({parent} if parent else set())
+    return seen
+
+
+@cache
+def code_digest(job: str) -> str:
+    """sha256 over the sources of `modules_of(job)` and the versions of the computing packages."""
+    digest = hashlib.sha256()
+    for name, path in sorted(modules_of(job).items()):
+        digest.update(f"{name}\0".encode() + hashlib.sha256(path.read_bytes()).digest())
+    for package in COMPUTING:
+        try:
+            digest.update(f"{package}=={version(package)}\0".encode())
+        except PackageNotFoundError:
+            digest.update(f"{package} absent\0".encode())
+    return digest.hexdigest()

@@ -1,0 +1,79 @@
+"""What a person sees while a run goes on: one bar a job on a terminal, nothing in a pipe."""
+
+from contextvars import ContextVar
+from typing import Any, Protocol
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
+from rich.text import Text
+
+from jobs.contract import Result
+
+
+class Display(Protocol):
+    def started(self, title: str, reason: str) -> None: ...
+    def event(self, title: str, event: dict[str, Any]) -> None: ...
+    def finished(self, title: str, result: Result, cached: bool) -> None: ...
+
+
+class Silent:
+    """For pipes and workers."""
+
+    def started(self, title: str, reason: str) -> None:
+        pass
+
+    def event(self, title: str, event: dict[str, Any]) -> None:
+        pass
+
+    def finished(self, title: str, result: Result, cached: bool) -> None:
+        pass
+
+
+class Terminal:
+    """Bars on standard error, so that standard output stays free for the result."""
+
+    def __init__(self, console: Console, explain: bool = False) -> None:
+        self.console = console
+        self.explain = explain
+        self._tasks: dict[str, TaskID] = {}
+        self._bars = Progress(
+            SpinnerColumn(finished_text="[green]✓"),
+            TextColumn("{task.description}", markup=False),
+            BarColumn(bar_width=24),
+            TextColumn("{task.fields[amount]}", markup=False),
+            TimeElapsedColumn(),
+            console=console,
+        )
+
+    def __enter__(self) -> "Terminal":
+        self._bars.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bars.stop()
+
+    def started(self, title: str, reason: str) -> None:
+        self._tasks[title] = self._bars.add_task(f"{title:<46}", total=None, amount="")
+        if self.explain:
+            self.console.print(Text(f"  {title}: runs, {reason}", style="dim"))
+
+    def event(self, title: str, event: dict[str, Any]) -> None:
+        if event["event"] == "progress" and title in self._tasks:
+            done, total = event["done"], event["total"]
+            shown = f"{event['what']} {done}/{total}" if total < 1 << 20 else f"{done / 1e6:.0f}/{total / 1e6:.0f} MB"
+            self._bars.update(self._tasks[title], completed=done, total=total or None, amount=shown)
+        elif event["event"] == "stderr" and self.explain:
+            self.console.print(Text(f"  {title}: {event['line']}", style="dim"))
+
+    def finished(self, title: str, result: Result, cached: bool) -> None:
+        if title not in self._tasks:
+            self._tasks[title] = self._bars.add_task(f"{title:<46}", total=1, amount="")
+            if self.explain and cached:
+                self.console.print(Text(f"  {title}: skipped, finished before with the same key", style="dim"))
+        amount = "cached" if cached else result.outcome
+        self._bars.update(self._tasks[title], completed=1, total=1, amount=amount)
+
+
+SILENT = Silent()
+DISPLAY: ContextVar[Display] = ContextVar("display", default=SILENT)
+"""The display of this command. Prefect copies the context into the tasks it runs."""

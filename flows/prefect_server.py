@@ -1,0 +1,126 @@
+"""The Prefect server a command talks to: the one PREFECT_API_URL names, else a private one it starts and stops.
+
+Import this before prefect: prefect reads its settings when it is imported.
+"""
+
+import fcntl
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO
+
+from draftmill.outcome import Unavailable
+
+QUIET = {
+    "DO_NOT_TRACK": "1",
+    "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+    "PREFECT_SERVER_UI_SHOW_PROMOTIONAL_CONTENT": "false",
+    "PREFECT_CLI_PROMPT": "false",
+    # The run's own display speaks on the terminal; everything still goes to the server's log of the run.
+    "PREFECT_LOGGING_TO_API_WHEN_MISSING_FLOW": "ignore",
+    "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "CRITICAL",
+    "PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE": "prefect.server.concurrency.lease_storage.filesystem",
+    "PREFECT_RESULTS_PERSIST_BY_DEFAULT": "false",
+}
+START_S = 90
+
+
+@contextmanager
+def prefect_server(state: Path) -> Iterator[str]:
+    """Yields the API URL; sets this process's Prefect settings. `state` holds the private server's database and log."""
+    os.environ.update(QUIET)
+    url = os.environ.get("PREFECT_API_URL")
+    if url:
+        os.environ.setdefault("PREFECT_HOME", str(state / "client"))
+        _await(url, None, Path("the named server"))
+        yield url
+        return
+    with _home(state) as home:
+        os.environ["PREFECT_HOME"] = str(home)
+        port = _free_port()
+        url = f"http://127.0.0.1:{port}/api"
+        log = home / "server.log"
+        with log.open("w") as output:
+            server = _start(port, output)
+            try:
+                _await(url, server, log)
+                os.environ["PREFECT_API_URL"] = url
+                yield url
+            finally:
+                os.environ.pop("PREFECT_API_URL", None)
+                _stop(server)
+
+
+@contextmanager
+def _home(state: Path) -> Iterator[Path]:
+    """A PREFECT_HOME no other command uses now: two servers on one SQLite file would block each other."""
+    for number in range(1, 100):
+        home = state / ("prefect" if number == 1 else f"prefect-{number}")
+        home.mkdir(parents=True, exist_ok=True)
+        with (home / "lock").open("w") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                continue
+            yield home
+            return
+    raise Unavailable(f"a hundred Prefect servers run below {state}: end the commands that hold them")
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+_BOUND_TO_PARENT = """
+import ctypes, os, signal, sys
+ctypes.CDLL(None).prctl(1, signal.SIGTERM)
+if os.getppid() != int(sys.argv[1]):
+    sys.exit(0)
+os.execv(sys.executable, [sys.executable, "-m", "prefect", *sys.argv[2:]])
+"""
+
+
+def _start(port: int, output: IO[str]) -> subprocess.Popen[bytes]:
+    arguments = ["server", "start", "--host", "127.0.0.1", "--port", str(port), "--no-services"]
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(("AWS_", "HF_TOKEN", "HUGGING_FACE"))}
+    return subprocess.Popen(
+        [sys.executable, "-c", _BOUND_TO_PARENT, str(os.getpid()), *arguments],
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=subprocess.STDOUT,
+        env=environment,
+        start_new_session=True,
+    )
+
+
+def _await(url: str, server: subprocess.Popen[bytes] | None, log: Path) -> None:
+    deadline = time.monotonic() + START_S
+    while time.monotonic() < deadline:
+        with suppress(OSError), urllib.request.urlopen(f"{url}/health", timeout=2) as answer:  # noqa: S310
+            if answer.status == 200:
+                return
+        if server and server.poll() is not None:
+            raise Unavailable(f"the Prefect server ended with exit code {server.returncode}; its log is {log}")
+        if server is None and time.monotonic() > deadline - START_S + 10:
+            raise Unavailable(f"no Prefect server answers at PREFECT_API_URL={url}: start it, or unset the variable")
+        time.sleep(0.1)
+    raise Unavailable(f"the Prefect server did not come up within {START_S} s; its log is {log}")
+
+
+def _stop(server: subprocess.Popen[bytes]) -> None:
+    for sign in (signal.SIGTERM, signal.SIGKILL):
+        with suppress(ProcessLookupError):
+            os.killpg(server.pid, sign)
+        with suppress(subprocess.TimeoutExpired):
+            server.wait(timeout=8)
+            return

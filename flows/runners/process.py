@@ -1,0 +1,113 @@
+"""Jobs as plain processes: the default where no container engine is asked for.
+
+The job runs below `jobs.supervisor`, whose standard input is a pipe we hold: when this process dies, however it dies,
+the pipe closes and the supervisor ends the job. The environment is built from nothing, so no credential travels.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+from pathlib import Path
+from typing import IO, Any
+
+from flows.code_digest import code_digest
+from flows.runners.runner import Events, Limits, died
+from jobs.contract import Request, Result, write_json
+
+PASSED_ON = (
+    "PATH",
+    "LANG",
+    "LC_ALL",
+    "TZ",
+    "SSL_CERT_FILE",
+    "REQUESTS_CA_BUNDLE",
+    "LD_LIBRARY_PATH",
+    "OMP_NUM_THREADS",
+)
+PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy")
+ROOT = Path(__file__).resolve().parents[2]
+
+
+class ProcessRunner:
+    name = "process"
+
+    def code_digest(self, job: str, parameters: dict[str, Any]) -> str:
+        return code_digest(job)
+
+    def run(
+        self,
+        job: str,
+        folder: Path,
+        *,
+        inputs: dict[str, Path],
+        parameters: dict[str, Any],
+        secrets: dict[str, Path],
+        limits: Limits,
+        events: Events,
+    ) -> Result:
+        request = Request(job=job, inputs=inputs, parameters=parameters, secrets=secrets)
+        write_json(folder / "request.json", request.model_dump_json(indent=1))
+        (folder / "result.json").unlink(missing_ok=True)
+        with tempfile.TemporaryDirectory(prefix="draftmill-") as scratch:
+            child = subprocess.Popen(
+                [sys.executable, "-m", "jobs.supervisor", job, str(folder), str(limits.timeout_s)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                env=_environment(limits, scratch),
+                cwd=scratch,
+                start_new_session=True,
+            )
+            readers = [
+                threading.Thread(target=_read, args=(child.stdout, events, True), daemon=True),
+                threading.Thread(target=_read, args=(child.stderr, events, False), daemon=True),
+            ]
+            for reader in readers:
+                reader.start()
+            try:
+                child.wait()
+            finally:
+                if child.stdin:
+                    child.stdin.close()
+                child.wait()
+                for reader in readers:
+                    reader.join(timeout=5)
+        return _result(job, folder, child.returncode, limits)
+
+
+def _environment(limits: Limits, scratch: str) -> dict[str, str]:
+    names = PASSED_ON + (PROXIES if limits.network else ())
+    kept = {name: os.environ[name] for name in names if name in os.environ}
+    return kept | {
+        "PYTHONPATH": str(ROOT),
+        "PYTHONUNBUFFERED": "1",
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "HOME": scratch,
+        "TMPDIR": scratch,
+        "HF_HUB_DISABLE_TELEMETRY": "1",
+        "DO_NOT_TRACK": "1",
+    }
+
+
+def _read(stream: IO[bytes] | None, events: Events, structured: bool) -> None:
+    for line in stream or ():
+        text = line.decode(errors="replace").rstrip("\n")
+        event = None
+        if structured and text.startswith("{"):
+            try:
+                event = json.loads(text)
+            except ValueError:
+                event = None
+        events(event if isinstance(event, dict) and "event" in event else {"event": "stderr", "line": text})
+
+
+def _result(job: str, folder: Path, code: int, limits: Limits) -> Result:
+    path = folder / "result.json"
+    if path.exists():
+        return Result.model_validate_json(path.read_bytes())
+    if code == 124:
+        return died(job, "timeout", f"job {job} ran past its limit of {limits.timeout_s:.0f} s and was ended", 75)
+    return died(job, "died", f"job {job} ended with exit code {code} and left no result; its last lines say more")
