@@ -47,6 +47,9 @@ def parse_object(raw: bytes, where: str) -> dict[str, Any]:
     """
     try:
         value = json.loads(raw.decode("utf-8"), object_pairs_hook=_object, parse_constant=_constant)
+        if b"\\ud" in raw.lower():
+            # A lone surrogate is a str that no file or result can hold: it has to end here.
+            json.dumps(value, ensure_ascii=False).encode()
     except _DuplicateKey as error:
         raise Refused(
             Refusal(
@@ -97,7 +100,10 @@ def _too_deep(where: str) -> Refused:
 
 
 def read_object(path: Path, where: str, limit: int) -> dict[str, Any]:
-    """The JSON object in a file of at most `limit` bytes. Raises what `parse_object` does, and intake.json_too_large."""
+    """The JSON object in a file of at most `limit` bytes.
+
+    Raises what `parse_object` does, and Refused intake.json_too_large.
+    """
     with path.open("rb") as file:
         raw = file.read(limit + 1)
     if len(raw) > limit:
@@ -107,7 +113,7 @@ def read_object(path: Path, where: str, limit: int) -> dict[str, Any]:
                 where,
                 path.stat().st_size,
                 limit,
-                f"The file is larger than the {limit} bytes a file of this kind may have; it is not what its name says.",
+                f"A file of this kind may have {limit} bytes; this one is larger, so it is not what its name says.",
             )
         )
     return parse_object(raw, where)

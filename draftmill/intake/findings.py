@@ -28,9 +28,7 @@ class Findings:
     @property
     def refusals(self) -> tuple[Refusal, ...]:
         more = [
-            Refusal(
-                code, "", seen, MOST_OF_A_KIND, f"{seen - MOST_OF_A_KIND} more findings of this kind are not listed."
-            )
+            Refusal(code, "", seen, MOST_OF_A_KIND, f"{seen - MOST_OF_A_KIND} more of this kind are not listed.")
             for code, seen in self._seen.items()
             if seen > MOST_OF_A_KIND
         ]

@@ -4,6 +4,7 @@ Layout: 8 bytes little-endian header length N, N bytes JSON (space padded), then
 Source: the format section of huggingface/safetensors README.md and its Rust reader's validation.
 """
 
+import math
 import os
 import stat
 from dataclasses import dataclass, field
@@ -16,6 +17,7 @@ from draftmill.intake.findings import Findings
 
 HEADER_LIMIT = 100_000_000
 LFS_POINTER = b"version https://git-lfs"
+MOST_DIMENSIONS = 8
 _LENGTH_BYTES = 8
 _LARGEST = 2**63 - 1
 
@@ -68,7 +70,7 @@ def read_header(path: Path) -> Header:
             where,
             "special file or folder",
             "regular file",
-            "Replace it with the file itself.",
+            "Put the file itself here.",
         )
         findings.raise_if_any()
     with path.open("rb") as file:
@@ -157,6 +159,7 @@ def _entry(value: Any, where: str, data_offset: int, findings: Findings) -> Tens
         and value.keys() == {"dtype", "shape", "data_offsets"}
         and isinstance(value["dtype"], str)
         and isinstance(shape, list)
+        and len(shape) <= MOST_DIMENSIONS
         and all(map(_natural, shape))
         and isinstance(offsets, list)
         and len(offsets) == 2
@@ -166,8 +169,8 @@ def _entry(value: Any, where: str, data_offset: int, findings: Findings) -> Tens
             "intake.entry_malformed",
             where,
             sorted(map(str, value))[:8] if isinstance(value, dict) else type(value).__name__,
-            "dtype, shape and data_offsets, natural numbers below 2^63",
-            "The tensor's entry does not have the form of the format; write the file again with the safetensors library.",
+            "dtype, shape and data_offsets, natural numbers below 2^63, at most 8 dimensions",
+            "The tensor's entry is not of the format's form; write the file again with the safetensors library.",
         )
         return None
     dtype, (begin, end) = value["dtype"], offsets
@@ -189,25 +192,24 @@ def _entry(value: Any, where: str, data_offset: int, findings: Findings) -> Tens
             "The tensor ends before it begins; the header is damaged. Fetch the file again.",
         )
         return None
-    bits = BITS[dtype]
-    for extent in shape:
-        bits *= extent
-        if bits > _LARGEST:
-            findings.add(
-                "intake.shape_overflow",
-                where,
-                shape[:8],
-                "a size below 2^63 bits",
-                "The shape's product does not fit 64 bits; no such tensor exists. Do not trust this file.",
-            )
-            return None
+    # A zero extent must not hide the overflow of the others.
+    if BITS[dtype] * math.prod(extent or 1 for extent in shape) > _LARGEST:
+        findings.add(
+            "intake.shape_overflow",
+            where,
+            shape,
+            "a size below 2^63 bits",
+            "The shape's product does not fit 64 bits; no such tensor exists. Do not trust this file.",
+        )
+        return None
+    bits = BITS[dtype] * math.prod(shape)
     if bits != (end - begin) * 8:
         findings.add(
             "intake.span_mismatch",
             where,
             end - begin,
             bits / 8 if bits % 8 else bits // 8,
-            f"The offsets span {end - begin} bytes, yet shape {shape[:8]} of {dtype} takes another number; fetch it again.",
+            f"Shape {shape} of {dtype} does not take the {end - begin} bytes that the offsets span; fetch it again.",
         )
         return None
     return TensorEntry(dtype, tuple(shape), data_offset + begin, data_offset + end)
@@ -222,7 +224,7 @@ def _check_body(tensors: dict[str, TensorEntry], data_offset: int, size: int, wh
                 f"{where}:{name}",
                 second.begin,
                 first.end,
-                f"The tensor begins inside the bytes of {before}; two tensors may not share bytes. Do not trust this file.",
+                f"The tensor begins inside the bytes of {before}; tensors may not share bytes. Do not trust this file.",
             )
         elif second.begin > first.end:
             findings.add(

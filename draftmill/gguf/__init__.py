@@ -1,0 +1,1 @@
+"""GGUF: bounded reading, conversion, quantizing, names and the check of a product."""
