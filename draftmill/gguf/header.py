@@ -12,7 +12,6 @@ import os
 import re
 import stat
 import struct
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -37,10 +36,11 @@ _SMALLEST_KEY = 8 + 1 + 4 + 1
 _SMALLEST_TENSOR = 8 + 1 + 4 + 4 + 8
 
 _T = GGUFValueType
-_SCALARS = {
-    _T.UINT8: "<u1", _T.INT8: "<i1", _T.UINT16: "<u2", _T.INT16: "<i2", _T.UINT32: "<u4", _T.INT32: "<i4",
-    _T.FLOAT32: "<f4", _T.BOOL: "<u1", _T.UINT64: "<u8", _T.INT64: "<i8", _T.FLOAT64: "<f8",
+_CODES = {
+    _T.UINT8: "B", _T.INT8: "b", _T.UINT16: "H", _T.INT16: "h", _T.UINT32: "I", _T.INT32: "i",
+    _T.FLOAT32: "f", _T.BOOL: "B", _T.UINT64: "Q", _T.INT64: "q", _T.FLOAT64: "d",
 }  # fmt: skip
+"""Scalar types; with "<" before it the code means the same to struct and to NumPy."""
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ class _Reader:
     def __init__(self, data: mmap.mmap, size: int, name: str) -> None:
         self.data = data
         self.size = size
-        self.end = size
+        self.limit = METADATA_LIMIT
         self.at = 0
         self.name = name
         self.place = "the header"
@@ -111,20 +111,30 @@ class _Reader:
         return _refused(code, f"{self.name}: {self.place}", measured, expected, sentence)
 
     def take(self, form: struct.Struct) -> Any:
-        if self.at + form.size > self.end:
+        if self.at + form.size > self.size:
             raise self.refused(
                 "gguf.header_truncated",
-                self.end,
+                self.size,
                 f"{form.size} more bytes at offset {self.at}",
                 "The file ends inside its header; it was cut short. Fetch or make it again.",
             )
         (value,) = form.unpack_from(self.data, self.at)
-        self.at += form.size
+        self.skip(form.size)
         return value
 
-    def text(self, code: str = "gguf.string_too_long", limit: int = METADATA_LIMIT) -> str:
+    def skip(self, count: int) -> None:
+        self.at += count
+        if self.at > self.limit:
+            raise self.refused(
+                "gguf.metadata_too_large",
+                self.at,
+                self.limit,
+                "Keys and values take more bytes than any real vocabulary needs; do not trust this file.",
+            )
+
+    def text(self, code: str = "gguf.string_too_long", limit: int = _LARGEST) -> str:
         length = self.take(_U64)
-        most = min(limit, self.end - self.at)
+        most = min(limit, self.size - self.at)
         if length > most:
             raise self.refused(
                 code,
@@ -132,8 +142,8 @@ class _Reader:
                 f"at most {most}",
                 "A text claims more bytes than it may have or the file holds; the file is damaged. Fetch it again.",
             )
-        raw = self.data[self.at : self.at + length]
-        self.at += length
+        self.skip(length)
+        raw = self.data[self.at - length : self.at]
         try:
             return raw.decode("utf-8")
         except UnicodeDecodeError as error:
@@ -173,16 +183,16 @@ class _Reader:
             )
         kind, count = self.take(_U32), self.take(_U64)
         least = _LEAST_BYTES.get(kind, 1)
-        if count > (self.end - self.at) // least:
+        if count > (self.size - self.at) // least:
             raise self.refused(
                 "gguf.array_too_long",
                 count,
-                f"at most {(self.end - self.at) // least}",
+                f"at most {(self.size - self.at) // least}",
                 "An array claims more elements than the file has bytes left; the file is damaged. Fetch it again.",
             )
-        if kind in _SCALARS:
-            values = np.frombuffer(self.data[self.at : self.at + count * least], _SCALARS[_T(kind)])
-            self.at += count * least
+        if kind in _CODES:
+            self.skip(count * least)
+            values = np.frombuffer(self.data[self.at - count * least : self.at], "<" + _CODES[_T(kind)])
             if kind == _T.BOOL:
                 if count and values.max() > 1:
                     raise self.not_a_bool(int(values.max()))
@@ -202,17 +212,17 @@ class _Reader:
             "gguf.bool_invalid",
             value,
             "0 or 1",
-            "A truth value is neither 0 nor 1; the file is damaged. Fetch it again.",
+            "A truth value is not 0 or 1; the file is damaged. Fetch it again.",
         )
 
     def count(self, what: str, least: int) -> int:
         """A number of things that take at least `least` bytes each."""
         count = self.take(_U64)
-        if count > (self.end - self.at) // least:
+        if count > (self.size - self.at) // least:
             raise self.refused(
                 f"gguf.{what}_count",
                 count,
-                f"at most {(self.end - self.at) // least}",
+                f"at most {(self.size - self.at) // least}",
                 f"The header claims more {what}s than the file has room for; the file is damaged. Fetch it again.",
             )
         return int(count)
@@ -221,10 +231,9 @@ class _Reader:
         version = self.start()
         tensor_count = self.count("tensor", _SMALLEST_TENSOR)
         key_count = self.count("key", _SMALLEST_KEY)
-        self.end = min(self.size, METADATA_LIMIT)
         fields, types = self.keys(key_count)
         alignment = self.alignment(fields, types)
-        self.end = min(self.size, self.at + METADATA_LIMIT)
+        self.limit = self.at + METADATA_LIMIT
         entries = [self.entry(index) for index in range(tensor_count)]
         data_offset = _padded(self.at, alignment)
         tensors = self.tensors(entries, alignment, data_offset)
@@ -440,6 +449,6 @@ def _padded(offset: int, alignment: int) -> int:
 
 
 _U32, _U64 = struct.Struct("<I"), struct.Struct("<Q")
-_FORMS = {kind: struct.Struct("<" + np.dtype(form).char) for kind, form in _SCALARS.items()}
-_LEAST_BYTES = {**{kind: np.dtype(form).itemsize for kind, form in _SCALARS.items()}, _T.STRING: 8, _T.ARRAY: 12}
+_FORMS = {kind: struct.Struct("<" + code) for kind, code in _CODES.items()}
+_LEAST_BYTES = {**{kind: form.size for kind, form in _FORMS.items()}, _T.STRING: 8, _T.ARRAY: 12}
 _TYPES = {int(kind) for kind in GGML_QUANT_SIZES}
