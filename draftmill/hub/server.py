@@ -1,0 +1,289 @@
+"""A read-only hub over a mirror folder, for closed networks, demos and tests: what huggingface_hub asks for.
+
+Serves `/api/models/{repo}[/revision/{rev}]`, `.../tree/{rev}`, `.../refs` and `/{repo}/resolve/{rev}/{file}`
+(HEAD, GET, one byte range). Fields and headers are those that huggingface_hub's client reads: siblings with blobId
+and lfs, X-Repo-Commit, ETag, X-Error-Code. By hand: `python -m draftmill.hub.server FOLDER`.
+"""
+
+import argparse
+import json
+import re
+import shutil
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from draftmill.digest import sha256_json
+from draftmill.hub.card import read_card
+from draftmill.hub.checksum import digests_of, git_blob
+from draftmill.hub.local import file_names, mirror_folder, open_path, read_pin
+from draftmill.hub.ref import DEFAULT_REVISION, is_repo_name
+from draftmill.outcome import Refused
+
+# What the Hub keeps out of git: by its default .gitattributes, or by size.
+LFS_SUFFIXES = (".safetensors", ".bin", ".gguf", ".model", ".pt", ".onnx")
+LFS_FROM = 10 << 20
+
+API = re.compile(r"/api/models/([^/]+/[^/]+?)(?:/(revision|tree|refs)(?:/([^/]+))?)?/?")
+FILE = re.compile(r"/([^/]+/[^/]+)/resolve/([^/]+)/(.+)")
+RANGE = re.compile(r"bytes=(\d+)-(\d*)")
+
+
+@dataclass(frozen=True)
+class Blob:
+    """A served file. digest: the SHA-256 of its content in LFS, else the id by which git names the content."""
+
+    path: str
+    size: int
+    digest: str
+    is_lfs: bool
+
+    @property
+    def oid(self) -> str:
+        """Git's id: of the content, or of the LFS pointer that stands for it (git-lfs specification, version 1)."""
+        return git_oid(self.pointer) if self.is_lfs else self.digest
+
+    @property
+    def pointer(self) -> bytes:
+        return f"version https://git-lfs.github.com/spec/v1\noid sha256:{self.digest}\nsize {self.size}\n".encode()
+
+
+def git_oid(content: bytes) -> str:
+    digest = git_blob(len(content))
+    digest.update(content)
+    return digest.hexdigest()
+
+
+@dataclass(frozen=True)
+class Repository:
+    """A mirror's repository as it is now: one commit, which is also its branch main."""
+
+    name: str
+    folder: Path
+    commit: str
+    gated: Any
+    blobs: dict[str, Blob]
+
+    def has(self, revision: str) -> bool:
+        return revision in (self.commit, DEFAULT_REVISION)
+
+
+class HubServer(ThreadingHTTPServer):
+    """Digests are computed at a repository's first request and kept while size and time of the file stay."""
+
+    daemon_threads = True
+
+    def __init__(self, root: Path, address: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> None:
+        super().__init__(address, handler)
+        self.root = root
+        self._digests: dict[Path, tuple[tuple[int, int], tuple[str, str]]] = {}
+        self._lock = threading.Lock()
+
+    @property
+    def endpoint(self) -> str:
+        host, port = self.server_address[:2]
+        return f"http://{host!s}:{port}"
+
+    def repository(self, name: str) -> Repository | None:
+        if not is_repo_name(name):
+            return None
+        try:
+            folder = mirror_folder(self.root, name)
+            pin = read_pin(folder)
+            if pin:
+                # Never computed from what lies there: that would bless a file that was damaged since.
+                files = [Blob(f.path, f.size, f.sha256 or f.blob_id or "", f.sha256 is not None) for f in pin.files]
+            else:
+                with self._lock:
+                    files = [self._blob(folder, n) for n in file_names(folder) if not n.endswith("/")]
+        except Refused:
+            return None
+        blobs = {blob.path: blob for blob in files}
+        commit = pin.commit if pin else sha256_json([[blob.path, blob.size, blob.digest] for blob in files])
+        return Repository(name, folder, commit[:40], pin.gated if pin else False, blobs)
+
+    def _blob(self, folder: Path, name: str) -> Blob:
+        path = open_path(folder, name)
+        stat = path.stat()
+        state = (stat.st_size, stat.st_mtime_ns)
+        if self._digests.get(path, (None,))[0] != state:
+            self._digests[path] = (state, digests_of(path))
+        sha256, blob_id = self._digests[path][1]
+        is_lfs = name.endswith(LFS_SUFFIXES) or stat.st_size >= LFS_FROM
+        return Blob(name, stat.st_size, sha256 if is_lfs else blob_id, is_lfs)
+
+
+class HubHandler(BaseHTTPRequestHandler):
+    """One request. Subclasses misbehave by replacing `answer` or `send_body`."""
+
+    protocol_version = "HTTP/1.1"
+    server_version = "draftmill-hub"
+    server: HubServer
+
+    def do_HEAD(self) -> None:
+        self.answer()
+
+    def do_GET(self) -> None:
+        self.answer()
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Says nothing: a request's headers hold tokens."""
+
+    def answer(self) -> None:
+        path = urlsplit(self.path).path
+        if match := API.fullmatch(path):
+            self._answer_api(unquote(match[1]), match[2], unquote(match[3] or DEFAULT_REVISION))
+        elif match := FILE.fullmatch(path):
+            self._answer_file(unquote(match[1]), unquote(match[2]), unquote(match[3]))
+        else:
+            self.send_error_code(404, "NotFound")
+
+    def _found(self, name: str, revision: str) -> Repository | None:
+        repository = self.server.repository(name)
+        if repository is None:
+            self.send_error_code(404, "RepoNotFound")
+        elif not repository.has(revision):
+            self.send_error_code(404, "RevisionNotFound")
+        else:
+            return repository
+        return None
+
+    def _answer_api(self, name: str, kind: str | None, revision: str) -> None:
+        repository = self._found(name, revision)
+        if repository is None:
+            return
+        if kind == "tree":
+            self.send_json([_tree_entry(blob) for blob in repository.blobs.values()])
+        elif kind == "refs":
+            branch = {"name": "main", "ref": "refs/heads/main", "targetCommit": repository.commit}
+            self.send_json({"branches": [branch], "tags": [], "converts": []})
+        else:
+            self.send_json(_model_info(repository))
+
+    def _answer_file(self, name: str, revision: str, path: str) -> None:
+        repository = self._found(name, revision)
+        if repository is None:
+            return
+        blob = repository.blobs.get(path)
+        if blob is None:
+            self.send_error_code(404, "EntryNotFound")
+            return
+        start, end = 0, blob.size
+        asked = RANGE.fullmatch(self.headers.get("Range", ""))
+        if asked:
+            start, end = int(asked[1]), min(int(asked[2]) + 1 if asked[2] else blob.size, blob.size)
+            if start >= end:
+                self.send_error_code(416, "RangeNotSatisfiable", {"Content-Range": f"bytes */{blob.size}"})
+                return
+        self.send_response(206 if asked else 200)
+        headers = {
+            "Content-Type": "application/octet-stream",
+            "Content-Length": end - start,
+            "Accept-Ranges": "bytes",
+            "ETag": f'"{blob.digest}"',
+            "X-Repo-Commit": repository.commit,
+        }
+        if asked:
+            headers["Content-Range"] = f"bytes {start}-{end - 1}/{blob.size}"
+        if blob.is_lfs:
+            headers |= {"X-Linked-Etag": f'"{blob.digest}"', "X-Linked-Size": blob.size}
+        for key, value in headers.items():
+            self.send_header(key, str(value))
+        self.end_headers()
+        if self.command == "GET":
+            self.send_body(open_path(repository.folder, path), start, end)
+
+    def send_body(self, path: Path, start: int, end: int) -> None:
+        with path.open("rb") as stream:
+            stream.seek(start)
+            try:
+                if end == path.stat().st_size:
+                    shutil.copyfileobj(stream, self.wfile, 1 << 20)
+                else:
+                    self.wfile.write(stream.read(end - start))
+            except (BrokenPipeError, ConnectionResetError):
+                self.close_connection = True
+
+    def send_json(self, value: Any, status: int = 200, headers: dict[str, str] | None = None) -> None:
+        body = json.dumps(value).encode()
+        self.send_response(status)
+        for key, text in {"Content-Type": "application/json", **(headers or {})}.items():
+            self.send_header(key, text)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        if self.command == "GET":
+            self.wfile.write(body)
+
+    def send_error_code(self, status: int, code: str, headers: dict[str, str] | None = None) -> None:
+        self.send_json({"error": code}, status, {"X-Error-Code": code, "X-Error-Message": code, **(headers or {})})
+
+
+def _tree_entry(blob: Blob) -> dict[str, Any]:
+    entry: dict[str, Any] = {"type": "file", "oid": blob.oid, "size": blob.size, "path": blob.path}
+    if blob.is_lfs:
+        entry["lfs"] = {"oid": blob.digest, "size": blob.size, "pointerSize": len(blob.pointer)}
+    return entry
+
+
+def _model_info(repository: Repository) -> dict[str, Any]:
+    siblings = []
+    for blob in repository.blobs.values():
+        sibling: dict[str, Any] = {"rfilename": blob.path, "size": blob.size, "blobId": blob.oid}
+        if blob.is_lfs:
+            sibling["lfs"] = {"sha256": blob.digest, "size": blob.size, "pointerSize": len(blob.pointer)}
+        siblings.append(sibling)
+    return {
+        "id": repository.name,
+        "modelId": repository.name,
+        "sha": repository.commit,
+        "private": False,
+        "gated": repository.gated,
+        "disabled": False,
+        "tags": [],
+        "cardData": _card(repository.folder),
+        "siblings": siblings,
+    }
+
+
+def _card(folder: Path) -> dict[str, Any]:
+    licence, base_models = read_card(folder)
+    card: dict[str, Any] = {"license": licence} if licence else {}
+    return card | ({"base_model": list(base_models)} if base_models else {})
+
+
+@contextmanager
+def serve(
+    folder: Path, host: str = "127.0.0.1", port: int = 0, handler: type[HubHandler] = HubHandler
+) -> Iterator[HubServer]:
+    """A running hub over the mirror folder; `.endpoint` is its address. Port 0 takes a free one. Raises OSError."""
+    server = HubServer(folder, (host, port), handler)
+    thread = threading.Thread(target=server.serve_forever, name="hub", args=(0.05,), daemon=True)
+    thread.start()
+    try:
+        yield server
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Serves a mirror folder (<owner>/<repo>/files) as a hub, read-only.")
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--host", default="127.0.0.1")
+    parser.add_argument("--port", type=int, default=8800)
+    options = parser.parse_args()
+    with serve(options.folder, options.host, options.port) as server:
+        sys.stderr.write(f"HF_ENDPOINT={server.endpoint}\n")
+        with suppress(KeyboardInterrupt):
+            threading.Event().wait()
+
+
+if __name__ == "__main__":
+    main()
