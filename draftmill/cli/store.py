@@ -1,0 +1,81 @@
+"""`draftmill store`: what a store is good for."""
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from draftmill.outcome import MillError, Refused
+from draftmill.store.interface import Status
+from draftmill.store.opening import CREDENTIALS_FILE, open_store
+from draftmill.store.probe import Probe, probe
+
+app = typer.Typer(no_args_is_help=True, help="Look at a store.")
+
+PASS, REFUSED_OR_FAILED = 0, 1
+_COLOURS: dict[Status, str] = {"ok": "green", "downgraded": "yellow", "refused": "red", "not applicable": "dim"}
+_VERDICTS = {
+    "ok": "This store keeps every promise that publishing rests on.",
+    "downgraded": "This store can be used; what it does not promise, draftmill makes up for as said above.",
+    "refused": "This store cannot be used.",
+}
+
+
+@app.callback()
+def store() -> None:
+    """Look at a store."""
+
+
+@app.command()
+def check(
+    store: Annotated[
+        str, typer.Option(envvar="DRAFTMILL_STORE", help="A folder, file:///folder or s3://bucket/prefix.")
+    ] = "./mill-store",
+    credentials_file: Annotated[
+        Path | None, typer.Option(envvar=CREDENTIALS_FILE, help="A file in the form of ~/.aws/credentials.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Try a store out: does it create only once, keep bytes, checksums, names?
+
+    Writes a few small objects below probe/ and deletes them. Ends with 0 when the store can be used (also when
+    downgraded), 1 when it is refused or cannot be reached.
+    """
+    try:
+        found = probe(open_store(store, credentials_file))
+    except MillError as error:
+        _tell(error, as_json)
+        raise typer.Exit(REFUSED_OR_FAILED) from None
+    if as_json:
+        typer.echo(json.dumps({"verdict": found.verdict, **asdict(found)}))
+    else:
+        _draw(found)
+    raise typer.Exit(REFUSED_OR_FAILED if found.verdict == "refused" else PASS)
+
+
+def _draw(found: Probe) -> None:
+    console = Console()
+    table = Table(
+        "check", "result", "what the store did", title=escape(f"{found.store}  ({found.server})"), title_justify="left"
+    )
+    for line in found.checks:
+        colour = _COLOURS[line.status]
+        table.add_row(line.name, f"[{colour}]{line.status}[/{colour}]", escape(line.measured))
+    console.print(table)
+    for line in found.checks:
+        if line.meaning:
+            console.print(f"[{_COLOURS[line.status]}]{line.name}[/]: {escape(line.meaning)}")
+    console.print(_VERDICTS[found.verdict])
+
+
+def _tell(error: MillError, as_json: bool) -> None:
+    if as_json:
+        outcome = "refused" if isinstance(error, Refused) else "failed"
+        typer.echo(json.dumps({"verdict": outcome, "code": error.code, "error": str(error)}))
+    else:
+        Console(stderr=True).print(str(error), style="red", markup=False)
