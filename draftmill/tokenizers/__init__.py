@@ -1,0 +1,1 @@
+"""Whose tokenizer is it: reading, identity, pairing and borrowing of vocabularies."""

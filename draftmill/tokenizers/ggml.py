@@ -1,0 +1,77 @@
+"""Reads the vocabulary of a GGUF file into a `Vocabulary`.
+
+Keys: the GGUF specification's tokenizer.ggml.*; reading as in src/llama-vocab.cpp (llama_vocab::impl::load).
+"""
+
+from pathlib import Path
+from typing import Any
+
+from draftmill.gguf.header import read_header
+from draftmill.outcome import Refusal, Refused
+from draftmill.tokenizers.vocabulary import MAX_TOKENS, AddedToken, Vocabulary, padding_text
+
+KINDS = {"gpt2": "BPE", "llama": "SPM", "bert": "WPM", "t5": "UGM", "rwkv": "RWKV"}
+"""tokenizer.ggml.model -> vocabulary type."""
+
+_UNKNOWN, _CONTROL, _USER_DEFINED, _UNUSED = 2, 3, 4, 5
+_ROLE_KEYS = {"bos": "bos_token_id", "eos": "eos_token_id", "pad": "padding_token_id", "unk": "unknown_token_id"}
+
+
+def read_gguf(path: Path) -> Vocabulary:
+    """The vocabulary of a GGUF file.
+
+    Flags of added tokens, normalizer, pre-tokenizer rules, post-processor and decoder are not in a GGUF: they stay
+    unstated. Padding (`[PADn]` of type unused) counts into `size` only.
+    Raises Refused: gguf.* from the header, tokenizer.gguf_* for a vocabulary that the runtime would not load.
+    """
+    fields = read_header(path).fields
+    where = path.name
+    model = fields.get("tokenizer.ggml.model")
+    tokens = fields.get("tokenizer.ggml.tokens")
+    if not isinstance(model, str) or model not in KINDS:
+        raise _refused("tokenizer.gguf_model", where, model, sorted(KINDS), "it names no tokenizer that is known here")
+    if not isinstance(tokens, list) or not 0 < len(tokens) <= MAX_TOKENS or not isinstance(tokens[0], str):
+        count = len(tokens) if isinstance(tokens, list) else None
+        raise _refused("tokenizer.gguf_tokens", where, count, f"1..{MAX_TOKENS} texts", "it carries no token list")
+    types = fields.get("tokenizer.ggml.token_type", [1] * len(tokens))
+    if not isinstance(types, list) or len(types) != len(tokens):
+        count = len(types) if isinstance(types, list) else None
+        raise _refused("tokenizer.gguf_types", where, count, len(tokens), "not every token has a type")
+
+    named = {token: text or f"[EMPTY_{token}]" for token, text in enumerate(tokens)}
+    different = len(set(named.values()))
+    if different != len(named):
+        raise _refused(
+            "tokenizer.gguf_text_twice",
+            where,
+            different,
+            len(named),
+            "two ids share a text, on which the runtime aborts",
+        )
+    texts = {t: text for t, text in named.items() if not (types[t] == _UNUSED and text == padding_text(t))}
+    added = {t: AddedToken(text) for t, text in texts.items() if types[t] in (_UNKNOWN, _CONTROL, _USER_DEFINED)}
+    ids = {role: fields.get(f"tokenizer.ggml.{key}") for role, key in _ROLE_KEYS.items()}
+    return Vocabulary(
+        source=str(path),
+        kind=KINDS[model],
+        texts=texts,
+        size=len(tokens),
+        added=added,
+        # The runtime warns about an id outside the list and goes on as if it were not there.
+        ids={role: token for role, token in ids.items() if isinstance(token, int) and token < len(tokens)},
+        add_bos=_flag(fields, "add_bos_token"),
+        add_eos=_flag(fields, "add_eos_token"),
+        stated={"merges": fields["tokenizer.ggml.merges"]} if "tokenizer.ggml.merges" in fields else {},
+        unresolved={},
+        pre=pre if isinstance(pre := fields.get("tokenizer.ggml.pre"), str) else None,
+    )
+
+
+def _flag(fields: dict[str, Any], name: str) -> bool | None:
+    value = fields.get(f"tokenizer.ggml.{name}")
+    return value if isinstance(value, bool) else None
+
+
+def _refused(code: str, where: str, measured: Any, expected: Any, what: str) -> Refused:
+    sentence = f"{where} cannot be compared: {what}. Convert the model again, or give a file of a text model."
+    return Refused(Refusal(code, where, measured, expected, sentence))

@@ -1,0 +1,125 @@
+"""May a draft and a target speculate together? llama.cpp's own rule, asked before any server starts.
+
+Source: common_speculative_are_compatible in llama.cpp's common/speculative.cpp (as of mid 2026), defaults from
+src/llama-vocab.cpp. The server says a failed check on debug level only and then serves the target alone, healthy.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from draftmill.outcome import Refusal
+from draftmill.tokenizers.vocabulary import Vocabulary
+
+MAX_SIZE_DIFFERENCE = 128
+FIRST_COMPARED = 5
+"""Ids below are never compared by the runtime."""
+
+_DEFAULT_IDS = {
+    "BPE": {"bos": 11, "eos": 11},
+    "SPM": {"bos": 1, "eos": 2},
+    "WPM": {"bos": 101},
+    "UGM": {"eos": 1},
+}
+_BOS_KINDS = ("SPM", "WPM")
+_EOS_KINDS = ("UGM",)
+_BOS_PRE = {
+    "llama3", "llama-v3", "llama-bpe", "falcon3", "falcon-h1", "pixtral", "midm-2.0", "lfm2", "jina-v5-nano",
+    "tekken", "chameleon",
+}  # fmt: skip
+"""BPE pre-tokenizers under which the runtime adds a bos when the file is silent."""
+
+Verdict = Literal["compatible", "compatible with remarks", "refused"]
+
+
+@dataclass(frozen=True)
+class Pairing:
+    """refusals: the rules that fail; remarks: what the runtime does not look at, and a reader should know."""
+
+    refusals: tuple[Refusal, ...]
+    remarks: tuple[str, ...]
+
+    @property
+    def verdict(self) -> Verdict:
+        if self.refusals:
+            return "refused"
+        return "compatible with remarks" if self.remarks else "compatible"
+
+
+def pair(target: Vocabulary, draft: Vocabulary) -> Pairing:
+    """Judges two vocabularies as the runtime would judge their GGUF files.
+
+    A tokenizer.json stands for the GGUF made from it: give it its embedding rows first (`Vocabulary.padded`).
+    """
+    refusals: list[Refusal] = []
+    remarks: list[str] = []
+
+    def refuse(code: str, where: str, measured: object, expected: object, sentence: str) -> None:
+        refusals.append(Refusal(f"tokenizer.{code}", where, measured, expected, sentence))
+
+    if target.kind != draft.kind:
+        refuse(
+            "pair_kind",
+            "vocabulary type",
+            draft.kind,
+            target.kind,
+            "The two tokenizers work differently; take a draft made for this target's family.",
+        )
+    for role, kinds in (("bos", _BOS_KINDS), ("eos", _EOS_KINDS)):
+        adds, id_of = [], []
+        for side, vocabulary in (("target", target), ("draft", draft)):
+            stated: bool | None = getattr(vocabulary, f"add_{role}")
+            if stated is None and vocabulary.kind == "BPE" and role == "bos" and vocabulary.pre is None:
+                remarks.append(f"the {side} does not say whether it adds a bos; taken as no, its pre-tokenizer decides")
+            default = vocabulary.kind in kinds or (role == "bos" and vocabulary.pre in _BOS_PRE)
+            adds.append(default if stated is None else stated)
+            id_of.append(vocabulary.ids.get(role, _DEFAULT_IDS.get(vocabulary.kind, {}).get(role)))
+        if adds[0] != adds[1]:
+            refuse(
+                f"pair_add_{role}",
+                f"add_{role}_token",
+                adds[1],
+                adds[0],
+                f"One of the two adds a {role} token and the other does not; use the target's own tokenizer.",
+            )
+        elif adds[0] and id_of[0] != id_of[1]:
+            refuse(
+                f"pair_{role}",
+                f"{role}_token_id",
+                id_of[1],
+                id_of[0],
+                f"Both add a {role} token, but not the same one; use the target's own tokenizer.",
+            )
+        elif id_of[0] != id_of[1]:
+            remarks.append(f"{role} ids differ, which the runtime ignores: target {id_of[0]}, draft {id_of[1]}")
+    if abs(target.size - draft.size) > MAX_SIZE_DIFFERENCE:
+        refuse(
+            "pair_size",
+            "token count",
+            draft.size,
+            f"{target.size} +- {MAX_SIZE_DIFFERENCE}",
+            "The token counts differ by more than padding; take a draft made for this target's family.",
+        )
+    shared = range(min(target.size, draft.size))
+    different = [token for token in shared if target.text(token) != draft.text(token)]
+    compared = [token for token in different if token >= FIRST_COMPARED]
+    if compared:
+        first = compared[0]
+        refuse(
+            "pair_text",
+            f"id {first}",
+            draft.text(first),
+            target.text(first),
+            f"{len(compared)} ids have another text, {first} the first; use the target's own tokenizer for the draft.",
+        )
+    remarks += [
+        f"id {token} differs, which the runtime ignores: target {target.text(token)!r}, draft {draft.text(token)!r}"
+        for token in different
+        if token < FIRST_COMPARED
+    ]
+    if target.size != draft.size:
+        remarks.append(f"token counts differ within the allowance: target {target.size}, draft {draft.size}")
+    if None not in (target.pre, draft.pre) and target.pre != draft.pre:
+        remarks.append(f"pre-tokenizers differ, which the runtime ignores: target {target.pre}, draft {draft.pre}")
+    if "merges" in target.digests.keys() & draft.digests.keys() and target.digests["merges"] != draft.digests["merges"]:
+        remarks.append("merges differ, which the runtime ignores")
+    return Pairing(tuple(refusals), tuple(remarks))
