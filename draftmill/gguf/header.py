@@ -164,7 +164,7 @@ class _Reader:
                 "gguf.value_type_unknown",
                 kind,
                 [int(known) for known in _T],
-                "The value's type is not one of GGUF 2 or 3; the file is damaged, or newer than this reader.",
+                "The value's type is not one of GGUF 2 or 3; the file is damaged or newer than this. Convert it again.",
             )
         value = self.take(_FORMS[_T(kind)])
         if kind == _T.BOOL:
@@ -301,7 +301,7 @@ class _Reader:
                 "gguf.alignment_invalid",
                 value if isinstance(value, int) else type(value).__name__,
                 "a power of two, uint32",
-                "The alignment is not a power of two; the file is damaged or made by a faulty writer.",
+                "The alignment is not a power of two; make the file again with a current converter.",
             )
         return int(value)
 
@@ -364,7 +364,7 @@ class _Reader:
                 "gguf.tensor_type_unknown",
                 kind,
                 sorted(_TYPES),
-                "The tensor's type is not one this reader knows; the file is damaged, or newer than gguf 0.19.",
+                "The tensor's type is not one this reader knows; the file is damaged or too new. Make it again.",
             )
         block = GGML_QUANT_SIZES[GGMLQuantizationType(kind)][0]
         row = shape[-1] if shape else 1

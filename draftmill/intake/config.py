@@ -138,5 +138,5 @@ def check_embedding(config: dict[str, Any], shapes: dict[str, tuple[int, ...]], 
                 name,
                 list(shapes[name]),
                 list(expected),
-                "The tensor's shape is not [vocab_size, hidden_size]; config and weights are of different models.",
+                "The shape is not [vocab_size, hidden_size]; config and weights are of two models. Fetch both.",
             )

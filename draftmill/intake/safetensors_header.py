@@ -122,7 +122,7 @@ def _check_start(start: bytes, size: int, length: int, where: str, findings: Fin
             where,
             length,
             HEADER_LIMIT,
-            "The header claims more bytes than the format allows; this is not a safetensors file, or it is damaged.",
+            "The header claims more than the format allows; the file is damaged or another one. Fetch it again.",
         )
     elif size < _LENGTH_BYTES + length:
         findings.add(

@@ -183,5 +183,5 @@ def _compare(
             f"{INDEX}:metadata.total_size",
             total_size if isinstance(total_size, int | float) else str(total_size)[:80],
             size,
-            "The index states another size than its tensors take together; index and files are of different versions.",
+            "Index and files are of different versions, since their sizes differ; download both again.",
         )
