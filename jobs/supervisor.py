@@ -1,18 +1,21 @@
 """Runs one job as a child and ends with it, with its runner, or at its deadline.
 
-    python -m jobs.supervisor [--secrets] JOB FOLDER SECONDS
+    python -m jobs.supervisor [--secrets] [--relay ADDRESS:PORT] JOB FOLDER SECONDS
 
 Standard input is a pipe (or an engine's attached stream) that the runner holds and never closes while it waits. End of
 file there means that the runner is gone, however it died, so the job's whole process group is killed at once; no timer
 and no server is needed. With --secrets the first line of standard input is a JSON object {name: text}, written to
-/run/secrets/<name> before the job starts.
+/run/secrets/<name> before the job starts. With --relay the job reaches ADDRESS:PORT of the host through the socket
+/run/relay/socket, and nothing else.
 
 Exit code: the job's own; 128 + n for signal n; 124 past the deadline.
 """
 
+import argparse
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -21,6 +24,7 @@ from types import FrameType
 
 TIMED_OUT = 124
 SECRETS = Path("/run/secrets")
+RELAY = "/run/relay/socket"
 
 
 def _end_with_runner(child: subprocess.Popen[bytes]) -> None:
@@ -75,15 +79,27 @@ def supervise(command: list[str], timeout_s: float) -> int:
     return code if code >= 0 else 128 - code
 
 
+def listen(place: str) -> None:
+    from jobs.relay import dial_unix, serve
+
+    address, _, port = place.rpartition(":")
+    listener = socket.create_server((address, int(port)))
+    threading.Thread(target=serve, args=(listener, lambda: dial_unix(RELAY)), daemon=True).start()
+
+
 def main() -> None:
-    arguments = sys.argv[1:]
-    with_secrets = arguments[:1] == ["--secrets"]
-    if len(arguments) - with_secrets != 3:
-        raise SystemExit("usage: python -m jobs.supervisor [--secrets] JOB JOB_FOLDER SECONDS")
-    job, folder, seconds = arguments[with_secrets:]
-    if with_secrets:
+    parser = argparse.ArgumentParser(prog="python -m jobs.supervisor", description=__doc__)
+    parser.add_argument("--secrets", action="store_true")
+    parser.add_argument("--relay", metavar="ADDRESS:PORT")
+    parser.add_argument("job")
+    parser.add_argument("folder")
+    parser.add_argument("seconds", type=float)
+    asked = parser.parse_args()
+    if asked.secrets:
         write_secrets(_read_line(), SECRETS)
-    sys.exit(supervise([sys.executable, "-m", f"jobs.{job}", folder], float(seconds)))
+    if asked.relay:
+        listen(asked.relay)
+    sys.exit(supervise([sys.executable, "-m", f"jobs.{asked.job}", asked.folder], asked.seconds))
 
 
 if __name__ == "__main__":
