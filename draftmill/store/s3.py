@@ -175,12 +175,15 @@ class S3Store:
                 yield from _cut_out(pieces, start, stop)
 
     def entries(self, prefix: str) -> Iterator[Entry]:
+        found = []
         with explained(f"{self.name}, listing of {prefix!r}"):
-            for page in self.client.get_paginator("list_objects_v2").paginate(
-                Bucket=self.bucket, Prefix=self._root + prefix
-            ):
-                for item in page.get("Contents", []):
-                    yield Entry(item["Key"].removeprefix(self._root), item["Size"])
+            pages = self.client.get_paginator("list_objects_v2")
+            for page in pages.paginate(Bucket=self.bucket, Prefix=self._root + prefix):
+                found += [
+                    Entry(item["Key"].removeprefix(self._root), item["Size"]) for item in page.get("Contents", [])
+                ]
+        # SeaweedFS lists folder by folder: a/x before a-b.
+        yield from sorted(found, key=lambda entry: entry.key)
 
     def delete(self, key: str) -> None:
         with explained(self.where(key)):
