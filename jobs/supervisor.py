@@ -12,6 +12,8 @@ Exit code: the job's own; 128 + n for signal n; 124 past the deadline.
 """
 
 import argparse
+import contextlib
+import ctypes
 import json
 import os
 import signal
@@ -19,12 +21,15 @@ import socket
 import subprocess
 import sys
 import threading
+from functools import partial
 from pathlib import Path
 from types import FrameType
 
 TIMED_OUT = 124
 SECRETS = Path("/run/secrets")
 RELAY = "/run/relay/socket"
+LIBC = ctypes.CDLL(None)
+PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
 def _end_with_runner(child: subprocess.Popen[bytes]) -> None:
@@ -35,12 +40,10 @@ def _end_with_runner(child: subprocess.Popen[bytes]) -> None:
 
 
 def _kill(child: subprocess.Popen[bytes], signum: int = signal.SIGKILL) -> None:
-    """To the whole group: the child leads it until we have waited for it, so the number cannot be another's."""
+    """The whole group, which the child leads until it is reaped; after that the number may be another's."""
     if child.returncode is None:
-        try:
+        with contextlib.suppress(ProcessLookupError):
             os.killpg(child.pid, signum)
-        except ProcessLookupError:
-            return
 
 
 def _read_line() -> bytes:
@@ -61,20 +64,39 @@ def write_secrets(line: bytes, folder: Path) -> None:
             file.write(text)
 
 
+def _die_with(parent: int) -> None:
+    """In the new child: Linux ends it when the supervisor itself is killed."""
+    if LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL) or os.getppid() != parent:
+        os._exit(128 + signal.SIGKILL)
+
+
 def supervise(command: list[str], timeout_s: float) -> int:
-    child = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True)
+    child = subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        start_new_session=True,
+        preexec_fn=partial(_die_with, os.getpid()) if sys.platform == "linux" else None,  # noqa: PLW1509
+    )
+    timed_out = False
+
+    def expire(_: int, __: FrameType | None) -> None:
+        nonlocal timed_out
+        timed_out = True
+        _kill(child)
 
     def forward(signum: int, _: FrameType | None) -> None:
         _kill(child, signum)
 
     for signum in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(signum, forward)
+    signal.signal(signal.SIGALRM, expire)
+    signal.setitimer(signal.ITIMER_REAL, timeout_s)
     threading.Thread(target=_end_with_runner, args=(child,), daemon=True).start()
-    try:
-        code = child.wait(timeout_s)
-    except subprocess.TimeoutExpired:
-        _kill(child)
-        child.wait()
+    # Not reaped yet, so that the group's number is still its own when what the job left behind is killed.
+    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+    _kill(child)
+    code = child.wait()
+    if timed_out:
         return TIMED_OUT
     return code if code >= 0 else 128 - code
 

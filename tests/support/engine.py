@@ -10,7 +10,7 @@ from typing import Any
 import docker
 import pytest
 
-from draftmill.outcome import MillError, Unavailable
+from draftmill.outcome import MillError
 from flows.images import JOBS, Image, build_images
 from flows.runners.docker_engine import connect
 
@@ -27,6 +27,13 @@ def jobs_image() -> docker.DockerClient:
     """The engine, with the jobs image built from this source."""
     client = engine()
     _or_skip(lambda: build_images(client, ["jobs"]))
+    return client
+
+
+def stock_image() -> docker.DockerClient:
+    """The engine, with the stock image built from this source."""
+    client = engine()
+    _or_skip(lambda: build_images(client, ["stock"]))
     return client
 
 
@@ -48,7 +55,7 @@ def probe_image() -> docker.DockerClient:
 def _or_skip(attempt: Callable[[], Any]) -> Any:
     try:
         return attempt()
-    except (Unavailable, MillError) as error:
+    except MillError as error:
         if os.environ.get("DRAFTMILL_REQUIRE_DOCKER") == "1":
             raise
         pytest.skip(str(error))

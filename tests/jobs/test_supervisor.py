@@ -1,0 +1,105 @@
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from jobs.supervisor import write_secrets
+
+ROOT = Path(__file__).resolve().parents[2]
+SLEEP = "import subprocess, time; g = subprocess.Popen(['sleep', '60']); print(g.pid, flush=True); time.sleep(60)"
+
+
+def _supervised(code: str, seconds: float = 30) -> subprocess.Popen[str]:
+    call = f"supervise([sys.executable, '-c', {code!r}], {seconds})"
+    script = f"import sys; from jobs.supervisor import supervise; sys.exit({call})"
+    return subprocess.Popen(
+        [sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT, text=True
+    )
+
+
+def _grandchild(supervisor: subprocess.Popen[str]) -> int:
+    assert supervisor.stdout
+    return int(supervisor.stdout.readline())
+
+
+def _is_gone(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "ZX"
+    except FileNotFoundError:
+        return True
+
+
+def _wait_until(reached: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 5
+    while not reached():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+@pytest.mark.parametrize(
+    ("code", "ending"),
+    [
+        ("pass", 0),
+        ("raise SystemExit(65)", 65),
+        ("import os; os.kill(os.getpid(), 15)", 143),
+        ("import os; os.abort()", 134),
+    ],
+)
+def test_the_jobs_ending_is_the_supervisors(code: str, ending: int) -> None:
+    with _supervised(code) as supervisor:
+        assert supervisor.wait(10) == ending
+
+
+def test_end_of_input_kills_the_job_and_its_children() -> None:
+    with _supervised(SLEEP) as supervisor:
+        grandchild = _grandchild(supervisor)
+        assert not _is_gone(grandchild)
+        assert supervisor.stdin
+        supervisor.stdin.close()
+        assert supervisor.wait(5) == 137
+        _wait_until(lambda: _is_gone(grandchild))
+
+
+def test_past_the_deadline_the_job_and_its_children_are_killed() -> None:
+    with _supervised(SLEEP, seconds=1) as supervisor:
+        grandchild = _grandchild(supervisor)
+        assert supervisor.wait(10) == 124
+        _wait_until(lambda: _is_gone(grandchild))
+
+
+def test_what_a_job_leaves_behind_ends_with_it() -> None:
+    code = "import subprocess; g = subprocess.Popen(['sleep', '60']); print(g.pid, flush=True)"
+    with _supervised(code) as supervisor:
+        grandchild = _grandchild(supervisor)
+        assert supervisor.wait(10) == 0
+        _wait_until(lambda: _is_gone(grandchild))
+
+
+def test_a_signal_is_passed_on_to_the_job() -> None:
+    code = "import signal, sys, time; signal.signal(15, lambda *a: sys.exit(9)); print(0, flush=True); time.sleep(60)"
+    with _supervised(code) as supervisor:
+        _grandchild(supervisor)
+        supervisor.send_signal(signal.SIGTERM)
+        assert supervisor.wait(5) == 9
+
+
+def test_the_job_ends_when_the_supervisor_itself_is_killed() -> None:
+    code = "import os, time; print(os.getpid(), flush=True); time.sleep(60)"
+    with _supervised(code) as supervisor:
+        job = _grandchild(supervisor)
+        supervisor.kill()
+        supervisor.wait(5)
+        _wait_until(lambda: _is_gone(job))
+
+
+def test_secrets_become_files_that_only_the_job_reads(tmp_path: Path) -> None:
+    write_secrets(json.dumps({"hf_token": "a\nb"}).encode() + b"\n", tmp_path)
+    written = tmp_path / "hf_token"
+    assert written.read_text() == "a\nb"
+    assert os.stat(written).st_mode & 0o777 == 0o400
