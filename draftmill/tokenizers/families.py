@@ -75,7 +75,7 @@ class Family:
     model_types, vocab_sizes, eos: what a config.json of the family can say (eos: any of these ids).
     known: id -> text by which it is told from its relatives. highest: its highest id.
     texts_sha256: digest of the id -> text map, by `evidence`. files: sha256 of tokenizer.json files known to be its.
-    named_only: a descendant that shares its ancestor's config, so that only metadata can say that it is meant.
+    named_only: a relative that shares another family's config, so that only metadata can say that it is meant.
     """
 
     name: str
@@ -164,6 +164,17 @@ FAMILIES = (
         files=frozenset({"aeb13307a71acd8fe81861d94ad54ab689df773318809eed3cbe794b4492dae4"}),
     ),
     Family(
+        name="Qwen2",
+        donor="Qwen/Qwen2-0.5B",
+        base=r"(^|[^a-z0-9])qwen2(?![.\d])",
+        model_types=frozenset({"qwen2"}),
+        vocab_sizes=_QWEN_SIZES,
+        eos=frozenset({151643, 151645}),
+        known={token: _QWEN2_5[token] for token in (151643, 151644, 151645)},
+        highest=151645,
+        named_only=True,
+    ),
+    Family(
         name="Qwen2.5",
         donor="Qwen/Qwen2.5-0.5B",
         base=r"(^|[^a-z0-9])(qwen2\.5|qwq)",
@@ -222,7 +233,7 @@ def declared(
     """The families that a draft without tokenizer can belong to.
 
     Its metadata decides (base_models of its card, then config's _name_or_path); without a known name there, model_type,
-    vocab_size and the eos ids do, and a descendant is not thought of. Empty: nothing here knows such a model.
+    vocab_size and the eos ids do, without the relatives that have to be named. Empty: nothing here knows such a model.
     """
     names = [*base_models, config.get("_name_or_path")]
     for name in names:

@@ -47,7 +47,7 @@ def read_tokenizer(folder: Path) -> Vocabulary:
     if not isinstance(model, dict):
         raise malformed(where, "it has no model", type(model).__name__, "object")
     kind = _kind(where, model)
-    texts = _pieces(where, model.get("vocab"))
+    texts = _pieces(where, model)
     added = _added(where, document.get("added_tokens"), texts)
     id_of = {text: token for token, text in texts.items()}
     if not texts or len(id_of) != len(texts):
@@ -56,7 +56,7 @@ def read_tokenizer(folder: Path) -> Vocabulary:
     side = folder / "tokenizer_config.json"
     config = read_object(side, side.name, MAX_SIDE_BYTES) if side.is_file() else None
     roles = {role: token_text((config or {}).get(f"{role}_token")) for role in ROLES}
-    adds = _template(document.get("post_processor"), roles, config is not None)
+    adds = _template(document.get("post_processor"), config, roles)
     for role in ("bos", "eos"):
         value = (config or {}).get(f"add_{role}_token")
         if isinstance(value, bool):
@@ -93,14 +93,15 @@ def _put(where: str, texts: dict[int, str], token: Any, text: Any) -> None:
         raise malformed(where, f"id {token} has two texts", [texts[token], text], "one text")
 
 
-def _pieces(where: str, vocab: Any) -> dict[int, str]:
+def _pieces(where: str, model: Mapping[str, Any]) -> dict[int, str]:
     """id -> text of the model's own pieces: a mapping text -> id, or for Unigram a list of [text, score]."""
+    vocab, listed = model.get("vocab"), model.get("type") == "Unigram"
     texts: dict[int, str] = {}
-    if isinstance(vocab, dict):
+    if isinstance(vocab, dict) and not listed:
         for text, token in vocab.items():
             _put(where, texts, token, text)
         return texts
-    if isinstance(vocab, list) and all(isinstance(piece, list) and len(piece) == 2 for piece in vocab):
+    if isinstance(vocab, list) and listed and all(isinstance(piece, list) and len(piece) == 2 for piece in vocab):
         for token, (text, _) in enumerate(vocab):
             _put(where, texts, token, text)
         return texts
@@ -147,10 +148,11 @@ def _statements(where: str, document: Mapping[str, Any], model: Mapping[str, Any
     return stated | {"options": options}
 
 
-def _template(processor: Any, roles: dict[str, str | None], has_config: bool) -> dict[str, bool]:
+def _template(processor: Any, config: Mapping[str, Any] | None, roles: dict[str, str | None]) -> dict[str, bool]:
     """Whether a TemplateProcessing adds bos and eos, as gguf.SpecialVocab reads it (which writes the GGUF's keys).
 
-    Like there, another token at the end than tokenizer_config.json's eos becomes the eos: `roles` is changed.
+    Like there, another token at the end than tokenizer_config.json's eos becomes the eos (`roles` is changed), and a
+    bos that is written as an object is not recognised in the template.
     """
     adds: dict[str, bool] = {}
     steps = processor.get("processors", [processor]) if isinstance(processor, dict) else []
@@ -160,10 +162,10 @@ def _template(processor: Any, roles: dict[str, str | None], has_config: bool) ->
             continue
         first, last = (_template_token(part) for part in (single[0], single[-1]))
         if first:
-            adds["bos"] = not has_config or first == roles["bos"]
+            adds["bos"] = config is None or first == config.get("bos_token")
         if last:
             adds["eos"] = True
-            if has_config:
+            if config is not None:
                 roles["eos"] = last
     return adds
 

@@ -1,0 +1,83 @@
+"""llama.cpp's rule for a pair, at its boundaries; each vocabulary differs from the base in one thing."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from draftmill.tokenizers.ggml import read_gguf
+from draftmill.tokenizers.pairing import pair
+from draftmill.tokenizers.vocabulary import Vocabulary
+from tests.tokenizers.test_ggml import CONTROL, NORMAL, UNUSED, write_gguf
+
+TOKENS = [f"t{token}" for token in range(200)]
+
+
+def vocabulary(folder: Path, *, rows: int = 200, change: dict[int, str] | None = None, **keys: Any) -> Vocabulary:
+    tokens = TOKENS + [f"[PAD{token}]" for token in range(200, rows)]
+    for token, text in (change or {}).items():
+        tokens[token] = text
+    types = [CONTROL if token < 3 else NORMAL for token in range(200)] + [UNUSED] * (rows - 200)
+    stated = {"pre": "qwen2", "bos_token_id": 1, "eos_token_id": 2, "add_bos_token": False, "add_eos_token": False}
+    keys = {name: value for name, value in (stated | keys).items() if value is not None}
+    name = str(len(list(folder.iterdir()))) + ".gguf"
+    return read_gguf(write_gguf(folder / name, tokens[:rows], types[:rows], merges=["a b"], **keys))
+
+
+CASES: list[tuple[str, dict[str, Any], dict[str, Any], str, list[str]]] = [
+    ("equal", {}, {}, "compatible", []),
+    ("128 rows more", {}, {"rows": 328}, "compatible with remarks", []),
+    ("129 rows more", {}, {"rows": 329}, "refused", ["pair_size"]),
+    ("129 rows fewer", {"rows": 329}, {}, "refused", ["pair_size"]),
+    ("another text at id 4", {}, {"change": {4: "x"}}, "compatible with remarks", []),
+    ("another text at id 5", {}, {"change": {5: "x"}}, "refused", ["pair_text"]),
+    ("another text at the last id", {}, {"change": {199: "x"}}, "refused", ["pair_text"]),
+    ("a token where the other pads", {"rows": 201, "change": {200: "x"}}, {"rows": 201}, "refused", ["pair_text"]),
+    ("a token beyond the shorter", {"rows": 201, "change": {200: "x"}}, {}, "compatible with remarks", []),
+    ("another bos, not added", {}, {"bos_token_id": 0}, "compatible with remarks", []),
+    ("bos added by one", {"add_bos_token": True}, {}, "refused", ["pair_add_bos"]),
+    (
+        "another bos, added",
+        {"add_bos_token": True},
+        {"add_bos_token": True, "bos_token_id": 0},
+        "refused",
+        ["pair_bos"],
+    ),
+    ("another eos, not added", {}, {"eos_token_id": 0}, "compatible with remarks", []),
+    ("eos added by one", {}, {"add_eos_token": True}, "refused", ["pair_add_eos"]),
+    (
+        "another eos, added",
+        {"add_eos_token": True},
+        {"add_eos_token": True, "eos_token_id": 0},
+        "refused",
+        ["pair_eos"],
+    ),
+    ("another type", {}, {"model": "llama"}, "refused", ["pair_kind"]),
+    ("another pre-tokenizer", {}, {"pre": "llama-bpe"}, "compatible with remarks", []),
+    (
+        "silence under llama-bpe means a bos",
+        {},
+        {"pre": "llama-bpe", "add_bos_token": None},
+        "refused",
+        ["pair_add_bos"],
+    ),
+    ("silence under qwen2 means none", {}, {"add_bos_token": None}, "compatible", []),
+    ("silence about the bos is id 11", {"bos_token_id": 11}, {"bos_token_id": None}, "compatible", []),
+]
+
+
+@pytest.mark.parametrize(("target", "draft", "verdict", "codes"), [c[1:] for c in CASES], ids=[c[0] for c in CASES])
+def test_a_pair_is_judged_as_the_runtime_does(
+    target: dict[str, Any], draft: dict[str, Any], verdict: str, codes: list[str], tmp_path: Path
+) -> None:
+    pairing = pair(vocabulary(tmp_path, **target), vocabulary(tmp_path, **draft))
+    assert pairing.verdict == verdict
+    assert [refusal.code for refusal in pairing.refusals] == [f"tokenizer.{code}" for code in codes]
+
+
+def test_the_first_difference_is_named(tmp_path: Path) -> None:
+    pairing = pair(vocabulary(tmp_path), vocabulary(tmp_path, change={9: "x", 7: "y", 3: "z"}))
+    (refusal,) = pairing.refusals
+    assert (refusal.where, refusal.measured, refusal.expected) == ("id 7", "y", "t7")
+    assert "2 ids" in refusal.sentence
+    assert "id 3 differs, which the runtime ignores: target 't3', draft 'z'" in pairing.remarks
