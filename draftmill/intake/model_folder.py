@@ -2,6 +2,7 @@
 
 from collections import Counter
 from dataclasses import asdict, dataclass, field
+from math import prod
 from pathlib import Path
 from typing import Any, Literal
 
@@ -37,9 +38,10 @@ class CarriedPickle:
 
 @dataclass(frozen=True)
 class TensorSummary:
-    """count of tensors, bytes they take together, and count by dtype."""
+    """count of tensors, weights (elements) and bytes they hold together, and count of tensors by dtype."""
 
     count: int
+    weights: int
     bytes: int
     dtypes: dict[str, int]
 
@@ -149,4 +151,9 @@ def _carry(folder: Path, contents: Contents, findings: Findings, progress: Progr
 
 def _summarize(entries: dict[str, TensorEntry]) -> TensorSummary:
     dtypes = Counter(entry.dtype for entry in entries.values())
-    return TensorSummary(len(entries), sum(entry.nbytes for entry in entries.values()), dict(sorted(dtypes.items())))
+    return TensorSummary(
+        count=len(entries),
+        weights=sum(prod(entry.shape) for entry in entries.values()),
+        bytes=sum(entry.nbytes for entry in entries.values()),
+        dtypes=dict(sorted(dtypes.items())),
+    )

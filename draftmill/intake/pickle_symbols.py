@@ -6,6 +6,7 @@ scanners that list bad ones were passed by subclasses and aliases (CVE-2025-1015
 """
 
 import pickletools
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO
@@ -87,14 +88,21 @@ def follow(stream: BinaryIO, budget: int = MOST_OPCODES) -> Symbols:
     machine = _Machine()
     symbols = machine.symbols
     try:
-        for number, (opcode, argument, _) in enumerate(pickletools.genops(stream)):
-            if number >= budget:
-                raise _Malformed(f"more than {budget} opcodes")
-            machine.step(opcode.name, argument)
+        with warnings.catch_warnings():
+            # An invalid escape in a hostile text is nothing the caller of a scan wants to hear of.
+            warnings.simplefilter("ignore")
+            _follow(stream, machine, budget)
         symbols.complete = True
     except (ValueError, OverflowError, EOFError, MemoryError) as error:
         symbols.problem = str(error)[:200]
     return symbols
+
+
+def _follow(stream: BinaryIO, machine: "_Machine", budget: int) -> None:
+    for number, (opcode, argument, _) in enumerate(pickletools.genops(stream)):
+        if number >= budget:
+            raise _Malformed(f"more than {budget} opcodes")
+        machine.step(opcode.name, argument)
 
 
 class _Machine:
