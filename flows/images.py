@@ -6,6 +6,7 @@ labels.
 
 import hashlib
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -34,11 +35,17 @@ CONTEXT = (".dockerignore", "requirements/jobs.txt", "draftmill", "jobs")
 
 @dataclass(frozen=True)
 class Image:
-    """name: the folder below images/; debian: packages whose versions its labels state; base: what it builds on."""
+    """name: the folder below images/; public_base: what its Dockerfile builds on; debian: packages whose versions its
+    labels state."""
 
     name: str
-    base: str
+    public_base: str
     debian: tuple[str, ...]
+
+    @property
+    def base(self) -> str:
+        """DRAFTMILL_JOBS_BASE and DRAFTMILL_STOCK_BASE name another: a digest, a company's own."""
+        return os.environ.get(f"DRAFTMILL_{self.name.upper()}_BASE", self.public_base)
 
     @property
     def tag(self) -> str:
@@ -65,8 +72,8 @@ def image_for(job: str, parameters: dict[str, Any]) -> Image:
 
 
 def source_digest(image: Image) -> str:
-    """sha256 over the names and contents of all that the image is built from, its base excepted."""
-    digest = hashlib.sha256()
+    """sha256 over the name of the base, and the names and contents of all files that the image is built from."""
+    digest = hashlib.sha256(image.base.encode() + b"\0")
     for part in (image.dockerfile, *CONTEXT):
         place = ROOT / part
         files = [place] if place.is_file() else sorted(place.rglob("*"))
@@ -109,7 +116,7 @@ def build_images(
 
 def _build_with_versions(client: docker.DockerClient, image: Image, progress: Progress) -> None:
     labels = {SOURCE_LABEL: source_digest(image)}
-    arguments = {"VERSION": __version__, "REVISION": _revision(image), "SOURCE": _origin()}
+    arguments = {"BASE_IMAGE": image.base, "VERSION": __version__, "REVISION": _revision(image), "SOURCE": _origin()}
     plain = f"draftmill/{image.name}:building"
     build = builder(client, ROOT)
 

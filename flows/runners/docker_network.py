@@ -45,8 +45,9 @@ def network_for(parameters: dict[str, Any], *, allowed: bool, uid: int) -> Itera
 
     allowed: may the job use the network at all; uid: who runs inside, and may use the relay's socket.
     """
-    place = loopback_of(str(parameters.get("endpoint") or ""))
-    if not allowed:
+    endpoint = str(parameters.get("endpoint") or "")
+    place = loopback_of(endpoint)
+    if not allowed or not endpoint:  # a mirror is a folder
         yield Network()
     elif place is None:
         yield _bridge()

@@ -242,6 +242,11 @@ def test_without_leave_to_use_the_network_not_even_that_hub_is_reached(probe: Pr
     assert result.facts["sha256"] == "ConnectionRefusedError"
 
 
+def test_a_job_that_reads_a_mirror_folder_gets_no_network(probe: Probe) -> None:
+    result = probe("report", limits=Limits(memory_bytes=128 << 20, timeout_s=60, network=True))
+    assert result.facts["interfaces"] == ["lo"]
+
+
 def test_a_hub_elsewhere_gets_the_bridge(probe: Probe) -> None:
     # Nothing is asked over it: the name does not resolve anywhere (RFC 6761).
     result = _fetch(probe, "http://hub.invalid", "http://hub.invalid", network=True)
@@ -328,7 +333,7 @@ def test_an_input_that_the_job_could_not_read_is_named_before_anything_starts(pr
 
 
 def test_a_missing_image_names_the_command_that_builds_it(engine: docker.DockerClient, tmp_path: Path) -> None:
-    runner = DockerRunner(images=lambda job, parameters: Image("absent", base="", debian=()))
+    runner = DockerRunner(images=lambda job, parameters: Image("absent", public_base="", debian=()))
     with pytest.raises(BadConfiguration, match="draftmill images build absent"):
         runner.code_digest("probe", {})
 

@@ -64,6 +64,14 @@ def test_an_image_is_as_old_as_what_it_is_built_from(checkout: Path, name: str, 
     assert (source_digest(JOBS) != before) == counts
 
 
+def test_another_base_makes_another_image(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = source_digest(JOBS)
+    monkeypatch.setenv("DRAFTMILL_JOBS_BASE", "registry.example/python@sha256:" + "0" * 64)
+    assert JOBS.base.startswith("registry.example")
+    assert STOCK.base == "debian:forky"
+    assert source_digest(JOBS) != before
+
+
 def test_what_a_dockerfile_copies_is_what_the_digest_covers() -> None:
     for image in (JOBS, STOCK):
         copied = re.findall(r"^COPY (\S+) ", (ROOT / image.dockerfile).read_text(), re.MULTILINE)
@@ -104,6 +112,13 @@ def test_each_builder_says_the_last_lines_of_a_build_that_failed(build: Any, tmp
 def test_a_failed_build_names_the_base_and_how_to_make_one(checkout: Path) -> None:
     (checkout / "images/jobs/Dockerfile").write_text("FROM scratch\nCOPY absent /a\n")
     with pytest.raises(Unavailable, match=r"python:3\.11-slim-bookworm.*\.ci/bases"):
+        build_images(engine(), ["jobs"])
+
+
+@pytest.mark.docker
+def test_a_base_that_is_named_is_built_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DRAFTMILL_JOBS_BASE", "draftmill.invalid/base:none")
+    with pytest.raises(Unavailable, match=r"draftmill\.invalid/base:none"):
         build_images(engine(), ["jobs"])
 
 

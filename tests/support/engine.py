@@ -14,7 +14,7 @@ from draftmill.outcome import MillError
 from flows.images import JOBS, Image, build_images
 from flows.runners.docker_engine import connect
 
-PROBE = Image("probe", base=JOBS.tag, debian=())
+PROBE = Image("probe", public_base=JOBS.tag, debian=())
 PROBE_SOURCE = Path(__file__).with_name("probe_job.py")
 
 
