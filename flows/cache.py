@@ -117,5 +117,10 @@ class JobCache:
         write_json(last, json.dumps(key.fields()))
         return Finished(folder, result)
 
+    def drop(self, key: JobKey, unfinished: Path, result: Result) -> None:
+        """Removes what a job that did not end well left, except what it can go on with."""
+        if result.outcome == "refused" or key.job not in RESUMES:
+            shutil.rmtree(unfinished)
+
     def _last(self, job: str, subject: str) -> Path:
         return self.jobs / job / "last" / sha256_json(subject)[:32]

@@ -1,5 +1,8 @@
 """What a person sees while a run goes on: one bar a job on a terminal, nothing in a pipe."""
 
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Protocol
 
@@ -7,13 +10,13 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
-from jobs.contract import Result
+from draftmill.progress import Progress as ReportProgress
 
 
 class Display(Protocol):
     def started(self, title: str, reason: str) -> None: ...
     def event(self, title: str, event: dict[str, Any]) -> None: ...
-    def finished(self, title: str, result: Result, cached: bool) -> None: ...
+    def ended(self, title: str, how: str) -> None: ...
 
 
 class Silent:
@@ -25,7 +28,7 @@ class Silent:
     def event(self, title: str, event: dict[str, Any]) -> None:
         pass
 
-    def finished(self, title: str, result: Result, cached: bool) -> None:
+    def ended(self, title: str, how: str) -> None:
         pass
 
 
@@ -65,15 +68,33 @@ class Terminal:
         elif event["event"] == "stderr" and self.explain:
             self.console.print(Text(f"  {title}: {event['line']}", style="dim"))
 
-    def finished(self, title: str, result: Result, cached: bool) -> None:
+    def ended(self, title: str, how: str) -> None:
         if title not in self._tasks:
             self._tasks[title] = self._bars.add_task(f"{title:<46}", total=1, amount="")
-            if self.explain and cached:
-                self.console.print(Text(f"  {title}: skipped, finished before with the same key", style="dim"))
-        amount = "cached" if cached else result.outcome
-        self._bars.update(self._tasks[title], completed=1, total=1, amount=amount)
+        self._bars.update(self._tasks[title], completed=1, total=1, amount=how)
 
 
 SILENT = Silent()
 DISPLAY: ContextVar[Display] = ContextVar("display", default=SILENT)
 """The display of this command. Prefect copies the context into the tasks it runs."""
+
+
+def progress_of(display: Display, title: str) -> ReportProgress:
+    """A library's progress as events of the bar with this title."""
+    return lambda what, done, total: display.event(
+        title, {"event": "progress", "what": what, "done": done, "total": total}
+    )
+
+
+@contextmanager
+def shown(explain: bool) -> Iterator[Display]:
+    """Bars on a terminal; quiet in a pipe, unless reasons were asked for."""
+    if not (sys.stderr.isatty() or explain):
+        yield SILENT
+        return
+    with Terminal(Console(stderr=True), explain) as display:
+        token = DISPLAY.set(display)
+        try:
+            yield display
+        finally:
+            DISPLAY.reset(token)

@@ -54,6 +54,7 @@ def prefect_server(state: Path) -> Iterator[str]:
                 os.environ["PREFECT_API_URL"] = url
                 yield url
             finally:
+                _drain()
                 os.environ.pop("PREFECT_API_URL", None)
                 _stop(server)
 
@@ -115,6 +116,17 @@ def _await(url: str, server: subprocess.Popen[bytes] | None, log: Path) -> None:
             raise Unavailable(f"no Prefect server answers at PREFECT_API_URL={url}: start it, or unset the variable")
         time.sleep(0.1)
     raise Unavailable(f"the Prefect server did not come up within {START_S} s; its log is {log}")
+
+
+def _drain() -> None:
+    """Sends what the client still holds; else it complains at exit that the server is gone."""
+    if "prefect" not in sys.modules:
+        return
+    from prefect.events.worker import EventsWorker
+    from prefect.logging.handlers import APILogWorker
+
+    for worker in (APILogWorker, EventsWorker):
+        worker.drain_all(timeout=5)
 
 
 def _stop(server: subprocess.Popen[bytes]) -> None:

@@ -1,6 +1,7 @@
 """The command line: the library's own verbs, and those that other packages bring by the entry-point group.
 
-Exit codes: 0 pass, 1 refused or failed, 2 usage, 3 no verdict. JSON goes to standard output, all else to standard error.
+Exit codes: 0 pass, 1 refused or failed, 2 usage, 3 no verdict. JSON goes to standard output, problems to standard
+error.
 """
 
 import os
@@ -48,7 +49,7 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=bool(os.environ.get("DRAFTMILL_DEBUG")),
-    help="Turns published speculative-decoding drafters into artifacts that can be trusted, or refuses with the reason.",
+    help="Published speculative-decoding drafters, made into artifacts to trust, or refused with the reason.",
 )
 
 

@@ -16,6 +16,7 @@ from typing import IO, Any
 from flows.code_digest import code_digest
 from flows.runners.runner import Events, Limits, died
 from jobs.contract import Request, Result, write_json
+from jobs.supervisor import TIMED_OUT
 
 PASSED_ON = (
     "PATH",
@@ -53,7 +54,7 @@ class ProcessRunner:
         (folder / "result.json").unlink(missing_ok=True)
         with tempfile.TemporaryDirectory(prefix="draftmill-") as scratch:
             child = subprocess.Popen(
-                [sys.executable, "-m", "jobs.supervisor", job, str(folder), str(limits.timeout_s)],
+                [sys.executable, "-m", "jobs.supervisor", job, str(folder.resolve()), str(limits.timeout_s)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
@@ -108,6 +109,6 @@ def _result(job: str, folder: Path, code: int, limits: Limits) -> Result:
     path = folder / "result.json"
     if path.exists():
         return Result.model_validate_json(path.read_bytes())
-    if code == 124:
+    if code == TIMED_OUT:
         return died(job, "timeout", f"job {job} ran past its limit of {limits.timeout_s:.0f} s and was ended", 75)
     return died(job, "died", f"job {job} ended with exit code {code} and left no result; its last lines say more")

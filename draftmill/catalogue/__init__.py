@@ -1,0 +1,1 @@
+"""What is known of drafters by name: for now, whose tokenizer a weights-only repository borrows."""

@@ -1,0 +1,180 @@
+"""The pipeline's verbs of the command line: they start the flow and show how it ended."""
+
+import json
+import os
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from draftmill.outcome import BadConfiguration
+from flows.display import Display, progress_of, shown
+from flows.order import DEFAULT_HUB, DEFAULT_QUANTS, Ending, Order
+
+ROOT = Path(__file__).resolve().parents[1]
+CATALOGUE = ROOT / "config" / "catalogue.yaml"
+ENDED_BADLY = 1
+
+Runner = Annotated[Literal["process", "docker"], typer.Option(envvar="DRAFTMILL_RUNNER", help="Where jobs run.")]
+Store = Annotated[str, typer.Option(envvar="DRAFTMILL_STORE", help="A folder, or s3://bucket/prefix.")]
+Work = Annotated[Path, typer.Option(envvar="DRAFTMILL_WORK", help="Job cache and Prefect state.")]
+AsJson = Annotated[bool, typer.Option("--json", help="JSON on standard output.")]
+Explain = Annotated[bool, typer.Option("--explain", help="Say why each job ran or was skipped.")]
+
+
+def convert(
+    ref: Annotated[str, typer.Argument(help="owner/repo[@revision], or a folder.")],
+    quant: Annotated[
+        list[str] | None, typer.Option(help="Encoding to make; may be given again. Default Q4_K_M.")
+    ] = None,
+    base: Annotated[
+        Literal["F16", "BF16", "F32"], typer.Option(help="Encoding that the others are made from.")
+    ] = "F16",
+    tokenizer_from: Annotated[
+        str | None, typer.Option(help="Whose tokenizer to borrow: owner/repo[@revision].")
+    ] = None,
+    converter: Annotated[Literal["native", "stock"], typer.Option(help="Ours, or llama.cpp's own.")] = "native",
+    quantizer: Annotated[Literal["native", "stock"], typer.Option(help="Ours, or llama-quantize.")] = "native",
+    runner: Runner = "process",
+    store: Store = "./mill-store",
+    work: Work = Path("mill-work"),
+    hub: Annotated[str, typer.Option(envvar="HF_ENDPOINT", help="A hub, or file:///folder of a mirror.")] = DEFAULT_HUB,
+    name: Annotated[str | None, typer.Option(help="Publish under this owner/name.")] = None,
+    licence: Annotated[str | None, typer.Option(help="Licence, where the repository names none.")] = None,
+    licence_statement: Annotated[str | None, typer.Option(help="By which right you publish it.")] = None,
+    licence_file: Annotated[
+        list[Path] | None, typer.Option(help="LICENSE or NOTICE to carry; may be given again.")
+    ] = None,
+    stock_converter: Annotated[Path | None, typer.Option(help="convert_hf_to_gguf.py of llama.cpp.")] = None,
+    stock_python: Annotated[Path | None, typer.Option(help="The interpreter that has torch and transformers.")] = None,
+    llama_quantize: Annotated[str | None, typer.Option(help="The llama-quantize to use.")] = None,
+    as_json: AsJson = False,
+    explain: Explain = False,
+) -> None:
+    """Take one model through the mill: download, check, convert, quantize, check again, publish with the evidence."""
+    order = Order(
+        ref=ref,
+        quants=tuple(q.upper() for q in quant) if quant else DEFAULT_QUANTS,
+        base=base,
+        tokenizer_from=tokenizer_from,
+        converter=converter,
+        quantizer=quantizer,
+        runner=runner,
+        store=store,
+        work=work.absolute(),
+        hub=hub,
+        name=name,
+        licence=licence,
+        licence_statement=licence_statement,
+        licence_files=tuple(path.absolute() for path in licence_file or ()),
+        catalogue=CATALOGUE,
+        stock_converter=stock_converter,
+        stock_python=stock_python,
+        llama_quantize=llama_quantize,
+    )
+    finish(run_conversion(order, explain=explain), as_json)
+
+
+def demo(
+    runner: Runner = "process",
+    store: Store = "./mill-store",
+    work: Work = Path("mill-work"),
+    explain: Explain = False,
+    as_json: AsJson = False,
+) -> None:
+    """A real small model through the whole mill: weights published without a tokenizer, from a hub on loopback."""
+    from draftmill.hub.server import serve
+    from flows.demo import smollm2
+
+    inputs = os.environ.get("MILL_INPUTS")
+    if not inputs:
+        raise BadConfiguration("the demo's model comes with ./mill demo: run it so", code="demo.inputs")
+    root = work.absolute() / "demo-hub"
+    with shown(explain) as display:
+        title = "rebuild SmolLM2-135M-Instruct"
+        display.started(title, "the demo's model")
+        smollm2.build_hub(
+            smollm2.find_gguf(Path(inputs)),
+            root,
+            progress_of(display, title),
+        )
+        display.ended(title, "ok")
+    with serve(root) as hub:
+        order = Order(
+            ref=smollm2.DRAFT,
+            tokenizer_from=smollm2.DONOR,
+            runner=runner,
+            store=store,
+            work=work.absolute(),
+            hub=hub.endpoint,
+        )
+        finish(run_conversion(order, explain=explain), as_json)
+
+
+def run_conversion(order: Order, *, explain: bool = False) -> Ending:
+    """Runs the flow on the Prefect server at hand. Raises MillError or JobEnded when something broke."""
+    from flows.prefect_server import prefect_server
+
+    if order.runner == "docker":
+        with shown(explain) as display:
+            ensure_images(order, display)
+    with prefect_server(order.work):
+        from flows.convert_model import convert_model
+
+        with shown(explain):
+            state: Any = convert_model(order.model_dump(mode="json"), return_state=True)
+            ending: Ending = state.result()
+            return ending
+
+
+def ensure_images(order: Order, display: Display) -> None:
+    """Builds the images this order's jobs run in, where they are missing or older than the source."""
+    from flows.images import build_images, image_for
+    from flows.runners.docker_engine import connect
+
+    jobs = (("intake", {}), ("convert", {"converter": order.converter}), ("quantize", {"quantizer": order.quantizer}))
+    names = sorted({image_for(job, dict(parameters)).name for job, parameters in jobs})
+    title = f"images: {', '.join(names)}"
+    display.started(title, "jobs run in them")
+    build_images(
+        connect(),
+        names,
+        progress_of(display, title),
+    )
+    display.ended(title, "ok")
+
+
+def finish(ending: Ending, as_json: bool) -> None:
+    """Prints how it ended, and ends with the exit code for it."""
+    if as_json:
+        typer.echo(json.dumps(ending.model_dump(mode="json"), indent=1))
+    else:
+        show(ending)
+    if ending.kind == "refused":
+        raise typer.Exit(ENDED_BADLY)
+
+
+def show(ending: Ending) -> None:
+    console = Console(soft_wrap=True)
+    colour = "red" if ending.kind == "refused" else "green"
+    console.print(f"[{colour}]{ending.kind}[/{colour}] {escape(ending.ref)}: {escape(ending.sentence)}")
+    for refusal in ending.refusals:
+        console.print(
+            f"  [bold]{escape(refusal['code'])}[/bold] at {escape(refusal['where'])}: {escape(refusal['sentence'])}"
+        )
+        console.print(f"    measured {escape(repr(refusal['measured']))}, expected {escape(repr(refusal['expected']))}")
+    if not ending.manifest:
+        return
+    table = Table(box=None, pad_edge=False)
+    for heading, justify in (("file", "left"), ("size", "right"), ("sha256", "left"), ("role", "left")):
+        table.add_column(heading, justify=justify)  # type: ignore[arg-type]
+    for file in ending.manifest["files"]:
+        table.add_row(file["path"], f"{file['size']:,}", file["sha256"][:12], file["role"])
+    console.print(table)
+    console.print(f"manifest {escape(ending.manifest_at or '')}")
+    for path, place in ending.places.items():
+        if path.endswith(".gguf"):
+            console.print(f"artifact {escape(place)}")

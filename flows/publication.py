@@ -1,0 +1,152 @@
+"""From finished jobs to a manifest and the files it commits."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from draftmill.licences.terms import is_carried, refusals, terms_of
+from draftmill.outcome import Refused
+from draftmill.pard.capabilities import WARP_FILE
+from draftmill.store.manifest import Donor, File, Licence, Manifest, Role, Source, Tool
+from flows.chain import Done
+from flows.order import Order
+
+Listing = dict[str, Any]
+LISTING_TO_SOURCE = {"source": "origin"}
+NOT_PINNED = ("gated", "not_taken")
+
+
+def source_of(listing: Listing) -> Source:
+    """A listing as the manifest keeps it."""
+    fields = {LISTING_TO_SOURCE.get(k, k): v for k, v in listing.items() if k not in NOT_PINNED}
+    return Source.model_validate(fields)
+
+
+def entry_name(order: Order, listing: Listing) -> str:
+    """owner/name of the publication: the source's, the order's own, or local/<folder>."""
+    return order.name or listing["repo"] or f"local/{Path(order.ref).resolve().name}"
+
+
+@dataclass(frozen=True)
+class Terms:
+    """Under which licence it is published, and what travels along."""
+
+    licence: Licence
+    notices: tuple[str, ...]
+    files: dict[str, Path]
+
+
+def terms_of_order(order: Order, listing: Listing, model: Path, models: Sequence[str]) -> Terms:
+    """Raises Refused when the licence's terms cannot be met: before the long work, since nothing could be published.
+
+    model: the downloaded folder; models: names of the GGUF files to come.
+    """
+    files = {f["path"]: model / f["path"] for f in listing["files"] if is_carried(f["path"])}
+    files |= {path.name: path for path in order.licence_files}
+    identifier = order.licence or listing["licence"]
+    known = terms_of(identifier)
+    notices = (known.display,) if known and known.display else ()
+    findings = refusals(
+        licence=identifier,
+        statement=order.licence_statement,
+        lineage=[name for name in (listing["repo"], *listing["base_models"]) if name],
+        source_files=[f["path"] for f in listing["files"]],
+        files=files,
+        models=models,
+        notices=notices,
+    )
+    if findings:
+        raise Refused(*findings)
+    text = next(iter(sorted(files)), None)
+    licence = Licence(id=known.id if known else identifier, text=text, statement=order.licence_statement)
+    return Terms(licence, notices, files)
+
+
+@dataclass(frozen=True)
+class Publication:
+    manifest: Manifest
+    files: dict[str, Path]
+
+
+def assemble(
+    *,
+    order: Order,
+    listing: Listing,
+    donor: Listing | None,
+    recipe: str,
+    parameters: dict[str, Any],
+    terms: Terms,
+    model: Done,
+    tokenizer: Done,
+    products: Sequence[Done],
+    checks: Sequence[Done],
+    jobs: Iterable[Done],
+) -> Publication:
+    """Everything the manifest promises, with the local file behind each path."""
+    jobs = list(jobs)
+    files: dict[str, Path] = {}
+    listed: list[File] = []
+
+    def take(done: Done, path: str, role: Role, name: str | None = None) -> None:
+        output = next(o for o in done.finished.result.outputs if o.path == path)
+        files[name or path] = done.finished.out / path
+        listed.append(File(path=name or path, size=output.size, sha256=output.sha256, role=role))
+
+    for product in products:
+        for output in product.finished.result.outputs:
+            take(product, output.path, "model")
+    downloaded = {o.path: o for o in model.finished.result.outputs}
+    if WARP_FILE in downloaded:
+        take(model, WARP_FILE, "sidecar")
+    for output in tokenizer.finished.result.outputs:
+        take(tokenizer, output.path, "evidence" if output.path == "proof.json" else "tokenizer")
+    for product, check in zip(products, checks, strict=True):
+        stem = product.finished.result.outputs[0].path.removesuffix(".gguf")
+        take(check, "check.json", "evidence", f"{stem}.check.json")
+    for name, path in terms.files.items():
+        if name in downloaded:
+            take(model, name, "licence")
+        else:
+            from draftmill.store.publish import describe
+
+            files[name] = path
+            listed.append(describe(path, name, "licence"))
+    proof = tokenizer.facts["proof"]
+    proof_sha256 = next(o.sha256 for o in tokenizer.finished.result.outputs if o.path == "proof.json")
+    can, cannot = _statement(proof["drafter"])
+    manifest = Manifest(
+        kind="model",
+        entry=entry_name(order, listing),
+        recipe=recipe,
+        source=source_of(listing),
+        donor=Donor(source=source_of(donor), proof=proof_sha256) if donor else None,
+        files=tuple(listed),
+        tools=_tools(jobs),
+        parameters=parameters,
+        job_keys={done.title: done.key for done in jobs if done.key},
+        licence=terms.licence,
+        notices=terms.notices,
+        can=can,
+        cannot=cannot,
+        created=datetime.now(UTC),
+    )
+    return Publication(manifest, files)
+
+
+def _tools(jobs: Iterable[Done]) -> tuple[Tool, ...]:
+    found = {
+        (tool.name, tool.version, tool.digest): Tool(name=tool.name, version=tool.version, digest=tool.digest)
+        for done in jobs
+        for tool in done.finished.result.tools
+    }
+    return tuple(found[key] for key in sorted(found, key=str))
+
+
+def _statement(drafter: dict[str, Any]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """What the artifact can do as it is, and what it cannot do without something named."""
+    modes = drafter["modes"]
+    can = tuple(mode["sentence"] for mode in modes.values() if mode["works"] == "as is")
+    cannot = tuple(mode["sentence"] for mode in modes.values() if mode["works"] != "as is")
+    return can, cannot
