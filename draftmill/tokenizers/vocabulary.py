@@ -6,7 +6,7 @@ like. What a source cannot state is absent, never a default.
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -91,8 +91,7 @@ class Vocabulary:
         """The same vocabulary under an embedding of `rows` rows, as a converter would write it."""
         if rows <= self.highest:
             raise ValueError(f"{rows} rows do not hold id {self.highest}")
-        fields = {name: getattr(self, name) for name in self.__dataclass_fields__}
-        return Vocabulary(**fields | {"size": rows})
+        return replace(self, size=rows)
 
     @cached_property
     def facets(self) -> dict[str, Any]:

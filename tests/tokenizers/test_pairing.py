@@ -1,5 +1,8 @@
 """llama.cpp's rule for a pair, at its boundaries; each vocabulary differs from the base in one thing."""
 
+import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +11,7 @@ import pytest
 from draftmill.tokenizers.ggml import read_gguf
 from draftmill.tokenizers.pairing import pair
 from draftmill.tokenizers.vocabulary import Vocabulary
+from tests.support.inputs import ROOT
 from tests.tokenizers.test_ggml import CONTROL, NORMAL, UNUSED, write_gguf
 
 TOKENS = [f"t{token}" for token in range(200)]
@@ -61,6 +65,21 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any], str, list[str]]] = [
         "refused",
         ["pair_add_bos"],
     ),
+    (
+        "silence under tekken means a bos",
+        {"add_bos_token": True, "pre": "tekken"},
+        {"add_bos_token": None, "pre": "tekken"},
+        "compatible",
+        [],
+    ),
+    (
+        "silence of a SentencePiece file means a bos",
+        {"model": "llama", "pre": None, "add_bos_token": True},
+        {"model": "llama", "pre": None, "add_bos_token": None},
+        "compatible",
+        [],
+    ),
+    ("silence about the eos means none", {}, {"add_eos_token": None}, "compatible", []),
     ("silence under qwen2 means none", {}, {"add_bos_token": None}, "compatible", []),
     ("silence about the bos is id 11", {"bos_token_id": 11}, {"bos_token_id": None}, "compatible", []),
 ]
@@ -81,3 +100,19 @@ def test_the_first_difference_is_named(tmp_path: Path) -> None:
     assert (refusal.where, refusal.measured, refusal.expected) == ("id 7", "y", "t7")
     assert "2 ids" in refusal.sentence
     assert "id 3 differs, which the runtime ignores: target 't3', draft 'z'" in pairing.remarks
+
+
+def test_llama_cpp_itself_reads_these_files_and_fails_at_the_same_rule(tmp_path: Path) -> None:
+    paths = []
+    for _, target, draft, _, _ in CASES:
+        paths += [vocabulary(tmp_path, **target).source, vocabulary(tmp_path, **draft).source]
+    answer = subprocess.run(
+        [sys.executable, "-m", "tests.tokenizers.runtime_rule", *paths],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    said = dict(zip((case[0] for case in CASES), json.loads(answer.stdout), strict=True))
+    assert said == {name: next(iter(codes), None) for name, _, _, _, codes in CASES}
