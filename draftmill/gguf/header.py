@@ -11,7 +11,6 @@ import mmap
 import os
 import re
 import stat
-import struct
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,39 +18,21 @@ from typing import Any
 import numpy as np
 from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType, GGUFValueType
 
+from draftmill.gguf.header_stream import METADATA_LIMIT, U32, U64, HeaderStream
+from draftmill.gguf.tensor_layout import GGUFTensor, layout_refusals, padded, tensor_problem
 from draftmill.outcome import Refusal, Refused
 
-METADATA_LIMIT = 128 << 20
-"""Bytes of keys and values; a vocabulary of a million tokens with its merges takes about 50 MB."""
+__all__ = ["GGUFHeader", "GGUFTensor", "map_tensor", "read_header"]
+
 MOST_DIMENSIONS = 4
 LONGEST_KEY = 65535
 LONGEST_TENSOR_NAME = 63
-DEEPEST_ARRAY = 4
-_LARGEST = 2**63 - 1
 _VERSIONS = (2, 3)
 _DEFAULT_ALIGNMENT = 32
 _PLAIN_KEY = re.compile(r"[a-z0-9_]+(\.[a-z0-9_]+)*")
 _LFS_POINTER = b"version https://git-lfs"
 _SMALLEST_KEY = 8 + 1 + 4 + 1
 _SMALLEST_TENSOR = 8 + 1 + 4 + 4 + 8
-
-_T = GGUFValueType
-_CODES = {
-    _T.UINT8: "B", _T.INT8: "b", _T.UINT16: "H", _T.INT16: "h", _T.UINT32: "I", _T.INT32: "i",
-    _T.FLOAT32: "f", _T.BOOL: "B", _T.UINT64: "Q", _T.INT64: "q", _T.FLOAT64: "d",
-}  # fmt: skip
-"""Scalar types; with "<" before it the code means the same to struct and to NumPy."""
-
-
-@dataclass(frozen=True)
-class GGUFTensor:
-    """shape has rows first (NumPy order, the file's reversed); offset is absolute, in bytes."""
-
-    name: str
-    shape: tuple[int, ...]
-    type: GGMLQuantizationType
-    offset: int
-    nbytes: int
 
 
 @dataclass(frozen=True)
@@ -96,151 +77,8 @@ def _refused(code: str, where: str, measured: Any, expected: Any, sentence: str)
     return Refused(Refusal(code, where, measured, expected, sentence))
 
 
-class _Reader:
-    """A position in the mapped file; every method moves it or refuses."""
-
-    def __init__(self, data: mmap.mmap, size: int, name: str) -> None:
-        self.data = data
-        self.size = size
-        self.limit = METADATA_LIMIT
-        self.at = 0
-        self.name = name
-        self.place = "the header"
-
-    def refused(self, code: str, measured: Any, expected: Any, sentence: str) -> Refused:
-        return _refused(code, f"{self.name}: {self.place}", measured, expected, sentence)
-
-    def take(self, form: struct.Struct) -> Any:
-        if self.at + form.size > self.size:
-            raise self.refused(
-                "gguf.header_truncated",
-                self.size,
-                f"{form.size} more bytes at offset {self.at}",
-                "The file ends inside its header; it was cut short. Fetch or make it again.",
-            )
-        (value,) = form.unpack_from(self.data, self.at)
-        self.skip(form.size)
-        return value
-
-    def skip(self, count: int) -> None:
-        self.at += count
-        if self.at > self.limit:
-            raise self.refused(
-                "gguf.metadata_too_large",
-                self.at,
-                self.limit,
-                "Keys and values take more bytes than any real vocabulary needs; do not trust this file.",
-            )
-
-    def text(self, code: str = "gguf.string_too_long", limit: int = _LARGEST) -> str:
-        length = self.take(_U64)
-        most = min(limit, self.size - self.at)
-        if length > most:
-            raise self.refused(
-                code,
-                length,
-                f"at most {most}",
-                "A text claims more bytes than it may have or the file holds; the file is damaged. Fetch it again.",
-            )
-        self.skip(length)
-        raw = self.data[self.at - length : self.at]
-        try:
-            return raw.decode("utf-8")
-        except UnicodeDecodeError as error:
-            raise self.refused(
-                "gguf.text_not_utf8",
-                raw[max(0, error.start - 4) : error.start + 8].hex(),
-                "UTF-8",
-                "A text is not UTF-8, and readers disagree what it says; convert the model again.",
-            ) from None
-
-    def value(self, kind: int, depth: int = 0) -> tuple[Any, tuple[GGUFValueType, ...]]:
-        if kind == _T.STRING:
-            return self.text(), (_T.STRING,)
-        if kind == _T.ARRAY:
-            return self.array(depth + 1)
-        if kind not in _FORMS:
-            raise self.refused(
-                "gguf.value_type_unknown",
-                kind,
-                [int(known) for known in _T],
-                "The value's type is not one of GGUF 2 or 3; the file is damaged or newer than this. Convert it again.",
-            )
-        value = self.take(_FORMS[_T(kind)])
-        if kind == _T.BOOL:
-            if value > 1:
-                raise self.not_a_bool(value)
-            value = bool(value)
-        return value, (_T(kind),)
-
-    def array(self, depth: int) -> tuple[list[Any], tuple[GGUFValueType, ...]]:
-        if depth > DEEPEST_ARRAY:
-            raise self.refused(
-                "gguf.array_too_deep",
-                depth,
-                DEEPEST_ARRAY,
-                "Arrays are nested deeper than any real file needs; do not trust this file.",
-            )
-        kind, count = self.take(_U32), self.take(_U64)
-        least = _LEAST_BYTES.get(kind, 1)
-        if count > (self.size - self.at) // least:
-            raise self.refused(
-                "gguf.array_too_long",
-                count,
-                f"at most {(self.size - self.at) // least}",
-                "An array claims more elements than the file has bytes left; the file is damaged. Fetch it again.",
-            )
-        if kind in _CODES:
-            self.skip(count * least)
-            values = np.frombuffer(self.data[self.at - count * least : self.at], "<" + _CODES[_T(kind)])
-            if kind == _T.BOOL:
-                if count and values.max() > 1:
-                    raise self.not_a_bool(int(values.max()))
-                values = values.astype(bool)
-            return values.tolist(), (_T.ARRAY, _T(kind))
-        if kind == _T.STRING:
-            return self.texts(count), (_T.ARRAY, _T.STRING)
-        if kind != _T.ARRAY:
-            self.value(kind)
-        items = [self.value(kind, depth) for _ in range(count)]
-        inner = items[0][1] if items else (_T.ARRAY,)
-        return [value for value, _ in items], (_T.ARRAY, *inner)
-
-    def texts(self, count: int) -> list[str]:
-        """What `text` gives, `count` times: vocabularies are long, so the sound case has no calls in it."""
-        data, at, size, unpack = self.data, self.at, min(self.size, self.limit), _U64.unpack_from
-        texts: list[str] = []
-        try:
-            while len(texts) < count and at + 8 <= size:
-                end = at + 8 + unpack(data, at)[0]
-                if end > size:
-                    break
-                texts.append(str(data[at + 8 : end], "utf-8"))
-                at = end
-        except UnicodeDecodeError:
-            pass
-        self.at = at
-        return texts + [self.text() for _ in range(count - len(texts))]
-
-    def not_a_bool(self, value: int) -> Refused:
-        return self.refused(
-            "gguf.bool_invalid",
-            value,
-            "0 or 1",
-            "A truth value is not 0 or 1; the file is damaged. Fetch it again.",
-        )
-
-    def count(self, what: str, least: int) -> int:
-        """A number of things that take at least `least` bytes each."""
-        count = self.take(_U64)
-        if count > (self.size - self.at) // least:
-            raise self.refused(
-                f"gguf.{what}_count",
-                count,
-                f"at most {(self.size - self.at) // least}",
-                f"The header claims more {what}s than the file has room for; the file is damaged. Fetch it again.",
-            )
-        return int(count)
+class _Reader(HeaderStream):
+    """Reads the parts of the header in their order."""
 
     def header(self) -> GGUFHeader:
         version = self.start()
@@ -250,7 +88,7 @@ class _Reader:
         alignment = self.alignment(fields, types)
         self.limit = self.at + METADATA_LIMIT
         entries = [self.entry(index) for index in range(tensor_count)]
-        data_offset = _padded(self.at, alignment)
+        data_offset = padded(self.at, alignment)
         tensors = self.tensors(entries, alignment, data_offset)
         warnings = tuple(
             f"key {key!r} is not lower-case dotted ASCII" for key in fields if not _PLAIN_KEY.fullmatch(key)
@@ -271,7 +109,7 @@ class _Reader:
                 "gguf.not_gguf", magic.hex(), b"GGUF".hex(), "The file does not begin with GGUF; give a GGUF file."
             )
         self.at = 4
-        version = self.take(_U32)
+        version = self.take(U32)
         if version not in _VERSIONS and int.from_bytes(version.to_bytes(4, "little"), "big") in _VERSIONS:
             raise self.refused(
                 "gguf.big_endian",
@@ -296,7 +134,7 @@ class _Reader:
             key = self.text("gguf.key_too_long", LONGEST_KEY)
             self.place = f"key {key[:80]!r}"
             if not key:
-                raise self.refused("gguf.key_empty", "", "a name", "A key has no name; the file is damaged.")
+                raise self.refused("gguf.key_empty", "", "a name", "A key has no name; convert the model again.")
             if key in fields:
                 raise self.refused(
                     "gguf.key_twice",
@@ -304,13 +142,14 @@ class _Reader:
                     "each key once",
                     "The key stands twice, and readers disagree which one counts; convert the model again.",
                 )
-            fields[key], types[key] = self.value(self.take(_U32))
+            fields[key], types[key] = self.value(self.take(U32))
         self.place = "the header"
         return fields, types
 
     def alignment(self, fields: dict[str, Any], types: dict[str, tuple[GGUFValueType, ...]]) -> int:
         value = fields.get("general.alignment", _DEFAULT_ALIGNMENT)
-        if types.get("general.alignment", (_T.UINT32,)) != (_T.UINT32,) or value < 1 or value & (value - 1):
+        form = types.get("general.alignment", (GGUFValueType.UINT32,))
+        if form != (GGUFValueType.UINT32,) or value < 1 or value & (value - 1):
             self.place = "key 'general.alignment'"
             raise self.refused(
                 "gguf.alignment_invalid",
@@ -325,7 +164,7 @@ class _Reader:
         self.place = f"tensor {index}"
         name = self.text("gguf.tensor_name_too_long", LONGEST_TENSOR_NAME)
         self.place = f"tensor {name!r}"
-        dimensions = self.take(_U32)
+        dimensions = self.take(U32)
         if dimensions > MOST_DIMENSIONS:
             raise self.refused(
                 "gguf.dimensions_too_many",
@@ -333,8 +172,8 @@ class _Reader:
                 MOST_DIMENSIONS,
                 "A tensor has more dimensions than ggml knows; the file is damaged. Fetch it again.",
             )
-        shape = tuple(self.take(_U64) for _ in range(dimensions))
-        return name, shape[::-1], self.take(_U32), self.take(_U64)
+        shape = tuple(self.take(U64) for _ in range(dimensions))
+        return name, shape[::-1], self.take(U32), self.take(U64)
 
     def tensors(
         self, entries: list[tuple[str, tuple[int, ...], int, int]], alignment: int, data_offset: int
@@ -343,127 +182,16 @@ class _Reader:
         wrong: list[Refusal] = []
         for name, shape, kind, offset in entries:
             self.place = f"tensor {name!r}"
-            finding = self.tensor_finding(name, shape, kind, tensors)
-            if finding:
-                wrong.append(Refusal(finding[0], f"{self.name}: {self.place}", *finding[1:]))
+            problem = tensor_problem(name, shape, kind, tensors)
+            if problem:
+                wrong.append(Refusal(problem[0], f"{self.name}: {self.place}", *problem[1:]))
                 continue
             block, block_bytes = GGML_QUANT_SIZES[GGMLQuantizationType(kind)]
             nbytes = math.prod(shape) // block * block_bytes
             tensors[name] = GGUFTensor(name, shape, GGMLQuantizationType(kind), data_offset + offset, nbytes)
         # Offsets mean nothing while a size is unknown: a finding would only repeat its cause.
         if not wrong:
-            wrong = self.layout(list(tensors.values()), alignment, data_offset)
+            wrong = layout_refusals(list(tensors.values()), alignment, self.at, self.size, self.name)
         if wrong:
             raise Refused(*wrong)
         return tensors
-
-    def tensor_finding(
-        self, name: str, shape: tuple[int, ...], kind: int, known: dict[str, GGUFTensor]
-    ) -> tuple[str, Any, Any, str] | None:
-        if name in known or not name:
-            return (
-                "gguf.tensor_name_twice" if name else "gguf.tensor_name_empty",
-                name,
-                "a name of its own",
-                "Every tensor needs a name that no other has; convert the model again.",
-            )
-        if 0 in shape or math.prod(shape) > _LARGEST:
-            return (
-                "gguf.shape_invalid",
-                list(shape),
-                "extents above 0 with a product below 2^63",
-                "No tensor can have this shape; the file is damaged. Fetch it again.",
-            )
-        if kind not in _TYPES:
-            return (
-                "gguf.tensor_type_unknown",
-                kind,
-                sorted(_TYPES),
-                "The tensor's type is not one this reader knows; the file is damaged or too new. Make it again.",
-            )
-        block = GGML_QUANT_SIZES[GGMLQuantizationType(kind)][0]
-        row = shape[-1] if shape else 1
-        if row % block:
-            return (
-                "gguf.row_not_blocks",
-                row,
-                f"a multiple of {block}",
-                f"A row of {row} does not divide into blocks of {GGMLQuantizationType(kind).name}; quantize again.",
-            )
-        return None
-
-    def layout(self, tensors: list[GGUFTensor], alignment: int, data_offset: int) -> list[Refusal]:
-        """Each tensor has to begin at the padded end of the one before it, and the file to end with the last."""
-        wrong = []
-        end = begin = data_offset
-
-        def found(code: str, place: str, measured: int, expected: int, sentence: str) -> None:
-            wrong.append(Refusal(code, f"{self.name}: {place}", measured, expected, sentence))
-
-        for tensor in tensors:
-            place = f"tensor {tensor.name!r}"
-            expected = _padded(end, alignment)
-            if tensor.offset % alignment:
-                found(
-                    "gguf.offset_unaligned",
-                    place,
-                    tensor.offset,
-                    expected,
-                    f"The offset is no multiple of the file's alignment {alignment}; make the file again.",
-                )
-            elif tensor.offset < begin:
-                found(
-                    "gguf.offset_order",
-                    place,
-                    tensor.offset,
-                    expected,
-                    "The tensor lies before the one that is listed before it; make the file again.",
-                )
-            elif tensor.offset < end:
-                found(
-                    "gguf.tensors_overlap",
-                    place,
-                    tensor.offset,
-                    expected,
-                    "The tensor begins inside the one before it; tensors may not share bytes. Do not trust this file.",
-                )
-            elif tensor.offset > expected:
-                found(
-                    "gguf.data_hole",
-                    place,
-                    tensor.offset,
-                    expected,
-                    "Before this tensor lie bytes that belong to no tensor; make the file again.",
-                )
-            begin, end = tensor.offset, tensor.offset + tensor.nbytes
-        if wrong:
-            return wrong
-        if not tensors:
-            end = self.at
-        if self.size < end:
-            found(
-                "gguf.data_truncated",
-                "the data",
-                self.size,
-                end,
-                f"The file has {self.size} of the {end} bytes its header promises; fetch or make it again.",
-            )
-        elif self.size > _padded(end, alignment):
-            found(
-                "gguf.data_trailing",
-                "the data",
-                self.size,
-                _padded(end, alignment),
-                "Bytes follow the last tensor and belong to none; fetch or make the file again.",
-            )
-        return wrong
-
-
-def _padded(offset: int, alignment: int) -> int:
-    return -(-offset // alignment) * alignment
-
-
-_U32, _U64 = struct.Struct("<I"), struct.Struct("<Q")
-_FORMS = {kind: struct.Struct("<" + code) for kind, code in _CODES.items()}
-_LEAST_BYTES = {**{kind: form.size for kind, form in _FORMS.items()}, _T.STRING: 8, _T.ARRAY: 12}
-_TYPES = {int(kind) for kind in GGML_QUANT_SIZES}

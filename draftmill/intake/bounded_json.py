@@ -79,7 +79,7 @@ def parse_object(raw: bytes, where: str) -> dict[str, Any]:
                 where,
                 type(value).__name__,
                 "an object",
-                "The text is JSON but not an object of keys and values; this is not the file its name says.",
+                "The text is JSON but not an object of keys and values; fetch the file again, or mend it.",
             )
         )
     if _deeper_than(value, DEEPEST):
@@ -113,7 +113,7 @@ def read_object(path: Path, where: str, limit: int) -> dict[str, Any]:
                 where,
                 path.stat().st_size,
                 limit,
-                f"A file of this kind may have {limit} bytes; this one is larger, so it is not what its name says.",
+                f"A file of this kind may have {limit} bytes; fetch it again, or mend it.",
             )
         )
     return parse_object(raw, where)

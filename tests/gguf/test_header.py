@@ -9,7 +9,8 @@ import gguf
 import numpy as np
 import pytest
 
-from draftmill.gguf.header import METADATA_LIMIT, GGUFTensor, map_tensor, read_header
+from draftmill.gguf.header import GGUFTensor, map_tensor, read_header
+from draftmill.gguf.header_stream import METADATA_LIMIT
 from draftmill.outcome import Refused
 from tests.support import raw_gguf as g
 from tests.support.inputs import smollm2_gguf

@@ -29,9 +29,11 @@ def test_the_facts_of_a_sound_model(tmp_path: Path, architecture: str, dtype: st
     assert intake.findings == ()
     assert intake.architecture == architecture
     assert intake.weights_only
+    weights = sum(map(math.prod, shapes.values()))
     assert intake.facts()["tensors"] == {
         "count": len(shapes),
-        "bytes": sum(map(math.prod, shapes.values())) * (4 if dtype == "F32" else 2),
+        "weights": weights,
+        "bytes": weights * (4 if dtype == "F32" else 2),
         "dtypes": {dtype: len(shapes)},
     }
 
