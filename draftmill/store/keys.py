@@ -31,6 +31,12 @@ def check_key(key: str) -> str:
     return key
 
 
+def check_prefix(prefix: str) -> None:
+    """Refuses what no key can start with. "" and "models/" are prefixes, and so is "models/am"."""
+    if prefix:
+        check_key(prefix.removesuffix("/"))
+
+
 def check_keys(keys: Iterable[str]) -> None:
     """Refuses keys that cannot live beside each other: equal but for case, or one the folder of another."""
     ordered = sorted(keys)

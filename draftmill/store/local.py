@@ -20,7 +20,7 @@ from draftmill.progress import Progress, silent
 from draftmill.store.bodies import Body, size_of, verified
 from draftmill.store.endings import changed, missing
 from draftmill.store.interface import Check, Creation, Entry, Head, Promises
-from draftmill.store.keys import check_key
+from draftmill.store.keys import check_key, check_prefix
 
 HIDDEN = ".draftmill"
 _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
@@ -107,6 +107,7 @@ class LocalStore:
                     yield piece
 
     def entries(self, prefix: str) -> Iterator[Entry]:
+        check_prefix(prefix)
         with _explained(self.name):
             found = []
             for folder, folders, names in os.walk(self.root / prefix.rpartition("/")[0]):

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from draftmill.outcome import BadConfiguration
+from draftmill.outcome import BadConfiguration, Refused
 from draftmill.store.interface import Store
 from draftmill.store.local import LocalStore
 
@@ -78,7 +78,10 @@ def _open_s3(bucket: str, prefix: str, options: dict[str, str], credentials_file
             )
         except BotoCoreError as error:
             raise _bad(f"boto3 does not take its settings ({type(error).__name__})") from None
-    return S3Store(client, bucket, prefix)
+    try:
+        return S3Store(client, bucket, prefix)
+    except Refused:
+        raise _bad("the part after the bucket is not made of plain names joined by /") from None
 
 
 def _credentials(path: Path) -> dict[str, str]:

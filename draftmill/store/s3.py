@@ -19,7 +19,7 @@ from draftmill.progress import Progress, silent
 from draftmill.store.bodies import Body, size_of, verified
 from draftmill.store.endings import changed, missing
 from draftmill.store.interface import Check, Creation, Entry, Head, Promises
-from draftmill.store.keys import check_key
+from draftmill.store.keys import check_key, check_prefix
 from draftmill.store.multipart import MIB, part_size_for, upload
 from draftmill.store.reading import verified as verified_pieces
 from draftmill.store.s3_endings import ABSENT, CONFLICT, EXISTS, code_of, explained, no_bucket, status_of
@@ -66,7 +66,9 @@ class S3Store:
             else:
                 etag = self._upload_if_absent(key, body, size, sha256, progress)
         except OSError as error:
-            raise InputOutput(f"{body!r:.200}: {error.strerror}.", code="store.io", where=where) from error
+            raise InputOutput(
+                f"{error.filename}: {error.strerror}; run the job that made it again.", code="store.io", where=where
+            ) from error
         if etag is not None:
             return Creation(True, Head(key, size, sha256, etag))
         existing = self.head(key)
@@ -175,6 +177,7 @@ class S3Store:
                 yield from _cut_out(pieces, start, stop)
 
     def entries(self, prefix: str) -> Iterator[Entry]:
+        check_prefix(prefix)
         found = []
         with explained(f"{self.name}, listing of {prefix!r}"):
             pages = self.client.get_paginator("list_objects_v2")

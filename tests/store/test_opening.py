@@ -50,6 +50,8 @@ def test_the_endpoint_comes_from_the_environment(name: str, monkeypatch: pytest.
         "s3://bucket?endpoint_url",
         "s3://bucket?endpoint_url=127.0.0.1:1",
         "file://host/folder",
+        "s3://bucket/.hidden",
+        "s3://bucket/a//b",
         f"s3://me:{CANARY}@bucket",
         f"s3://bucket?endpoint_url=http://me:{CANARY}@127.0.0.1",
     ],

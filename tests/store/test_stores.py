@@ -154,6 +154,8 @@ def test_every_verb_refuses_a_bad_key(store: Store) -> None:
         store.create("../outside", b"", digest(b""))
     with pytest.raises(Refused):
         store.replace("a/", b"", None)
+    with pytest.raises(Refused):
+        list(store.entries("../"))
 
 
 def test_a_fetched_file_appears_only_when_it_is_right(store: Store, tmp_path: Path) -> None:
