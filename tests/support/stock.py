@@ -2,9 +2,10 @@
 
 `python -m tests.support.stock` prepares both below .mill/stock (MILL_STATE moves .mill), once:
 
-* converter: from the hash-pinned sdist of llama-cpp-python, with an environment of its own (requirements/stock.txt and torch);
-* llama-quantize: what DRAFTMILL_LLAMA_QUANTIZE names, the one on PATH, or Debian's llama.cpp-tools unpacked into a private
-  prefix together with the C library it was built for, so that it runs on an older Debian without being installed.
+* converter: from the hash-pinned sdist of llama-cpp-python, with an environment of its own (requirements/stock.txt and
+  torch);
+* llama-quantize: what DRAFTMILL_LLAMA_QUANTIZE names, the one on PATH, or Debian's llama.cpp-tools unpacked into a
+  private prefix together with the C library it was built for, so that it runs on an older Debian, not installed.
 
 A test that cannot have one is skipped with the reason, or fails when DRAFTMILL_REQUIRE_STOCK=1.
 """
