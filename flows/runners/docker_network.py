@@ -45,9 +45,11 @@ def network_for(parameters: dict[str, Any], *, allowed: bool, uid: int) -> Itera
 
     allowed: may the job use the network at all; uid: who runs inside, and may use the relay's socket.
     """
-    endpoint = str(parameters.get("endpoint") or "")
+    endpoint = str(parameters.get("endpoint") or "")  # none is a mirror, which is a folder
     place = loopback_of(endpoint)
-    if not allowed or not endpoint:  # a mirror is a folder
+    if place and not _answers(place):
+        endpoint = ""  # without a relay the job finds the same closed port inside
+    if not allowed or not endpoint:
         yield Network()
     elif place is None:
         yield _bridge()
@@ -74,6 +76,14 @@ def loopback_of(endpoint: str) -> tuple[str, int] | None:
         sentence = f"A container cannot reach the hub {endpoint}: serve it on 127.0.0.1, or use --runner process."
         raise BadConfiguration(sentence, code="docker.endpoint")
     return str(address), parts.port or (443 if parts.scheme == "https" else 80)
+
+
+def _answers(place: tuple[str, int]) -> bool:
+    try:
+        socket.create_connection(place, timeout=5).close()
+    except OSError:
+        return False
+    return True
 
 
 def _bridge() -> Network:

@@ -1,0 +1,84 @@
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from draftmill.hub.server import serve
+from flows.runners.docker import DockerRunner
+from flows.runners.process import ProcessRunner
+from flows.runners.runner import GIB, Limits, Runner
+from jobs.contract import Result
+from tests.support.checkpoints import write_checkpoint
+from tests.support.engine import jobs_image
+from tests.support.hub_server import write_mirror
+from tests.support.inputs import qwen3_tokenizer
+
+pytestmark = pytest.mark.docker
+Make = Callable[[], Runner]
+RUNNERS: dict[str, Make] = {"process": ProcessRunner, "docker": DockerRunner}
+
+
+def _ran(tmp_path: Path, job: str, *, network: bool = False, **given: Any) -> tuple[Result, Path]:
+    """The result that both runners give, and the docker runner's outputs."""
+    jobs_image()
+    told: dict[str, Any] = {"inputs": {}, "parameters": {}, "secrets": {}} | given
+    results = {}
+    for name, make in RUNNERS.items():
+        folder = tmp_path / f"{job}-{name}"
+        folder.mkdir()
+        events: list[dict[str, Any]] = []
+        limits = Limits(memory_bytes=1 * GIB, timeout_s=120, network=network)
+        results[name] = make().run(job, folder, limits=limits, events=events.append, **told)
+    stated = {name: result.model_dump(exclude={"durations"}) for name, result in results.items()}
+    assert stated["docker"] == stated["process"]
+    return results["docker"], tmp_path / f"{job}-docker" / "out"
+
+
+def test_a_download_from_a_hub_on_loopback_is_the_same_from_both_runners(tmp_path: Path) -> None:
+    repository = write_mirror(tmp_path / "mirror") / "acme/tiny"
+    with serve(tmp_path / "mirror") as hub:
+        source = {"endpoint": hub.endpoint}
+        resolved, _ = _ran(
+            tmp_path, "resolve", network=True, parameters={"ref": "acme/tiny", "files": "model"} | source
+        )
+        assert resolved.outcome == "ok"
+        listing = resolved.facts["listing"]
+        downloaded, out = _ran(tmp_path, "download", network=True, parameters={"listing": listing} | source)
+    assert downloaded.outcome == "ok"
+    assert downloaded.outputs
+    for output in downloaded.outputs:
+        assert (out / output.path).read_bytes() == (repository / output.path).read_bytes()
+
+
+def test_a_hub_that_does_not_answer_is_the_same_failure_from_both_runners(tmp_path: Path) -> None:
+    with serve(tmp_path) as hub:
+        closed = hub.endpoint
+    result, _ = _ran(
+        tmp_path, "resolve", network=True, parameters={"ref": "acme/tiny", "files": "model", "endpoint": closed}
+    )
+    assert (result.outcome, result.error_code) == ("failed", "hub.unreachable")
+
+
+def test_a_refusal_carries_the_same_findings_from_both_runners(tmp_path: Path) -> None:
+    model = tmp_path / "model"
+    model.mkdir()
+    (model / "config.json").write_text('{"architectures": ["NoSuchModel"]}')
+    (model / "loose.py").write_text("")
+    result, _ = _ran(tmp_path, "intake", inputs={"model": model}, parameters={"role": "model"})
+    assert result.outcome == "refused"
+    assert len(result.refusals) >= 2
+
+
+def test_a_borrowed_tokenizer_is_the_same_from_both_runners(tmp_path: Path) -> None:
+    model = tmp_path / "model"
+    write_checkpoint(model, tokenizer=None, num_hidden_layers=1, hidden_size=64)
+    donor = qwen3_tokenizer()
+    result, _ = _ran(
+        tmp_path,
+        "tokenizer",
+        inputs={"model": model, "donor": donor},
+        parameters={"donor_source": "acme/donor@" + "0" * 40},
+    )
+    assert result.outcome == "ok"
+    assert "proof.json" in {output.path for output in result.outputs}
