@@ -135,8 +135,12 @@ def ensure_images(order: Order, display: Display) -> None:
     from flows.images import build_images, image_for
     from flows.runners.docker_engine import connect
 
-    jobs = (("intake", {}), ("convert", {"converter": order.converter}), ("quantize", {"quantizer": order.quantizer}))
-    names = sorted({image_for(job, dict(parameters)).name for job, parameters in jobs})
+    jobs: tuple[tuple[str, dict[str, str]], ...] = (
+        ("intake", {}),
+        ("convert", {"converter": order.converter}),
+        ("quantize", {"quantizer": order.quantizer}),
+    )
+    names = sorted({image_for(job, parameters).name for job, parameters in jobs})
     title = f"images: {', '.join(names)}"
     display.started(title, "jobs run in them")
     build_images(

@@ -84,7 +84,7 @@ class Steps:
 
     def quantize(self, base: Done, quant: str, file_name: str) -> Step:
         order = self.order
-        parameters = {"type": quant, "quantizer": order.quantizer, "file_name": file_name}
+        parameters = {"type": quant, "quantizer": order.quantizer, "name": file_name.removesuffix(".gguf")}
         limits, locators = NATIVE, {}
         if order.quantizer == "stock":
             limits = STOCK

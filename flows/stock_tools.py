@@ -48,7 +48,7 @@ class StockTools:
         return {} if self._in_image else {"quantizer_digest": sha256_file(Path(self._quantizer()))}
 
     def quantizer_paths(self) -> dict[str, Any]:
-        return {} if self._in_image else {"llama_quantize": self._quantizer()}
+        return {} if self._in_image else {"stock_quantizer": self._quantizer()}
 
     @property
     def _in_image(self) -> bool:

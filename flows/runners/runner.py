@@ -42,7 +42,7 @@ class Runner(Protocol):
         limits: Limits,
         events: Events,
     ) -> Result:
-        """Writes folder/request.json, runs the job, returns folder/result.json, or a failure that says why there is none."""
+        """Writes folder/request.json, runs the job, returns folder/result.json, or a failure that says why not."""
         ...
 
 

@@ -1,0 +1,75 @@
+"""A whole conversion, as a user runs it."""
+
+import json
+from pathlib import Path
+
+from draftmill.gguf.header import read_header
+from tests.e2e.mill import DONOR, DRAFT, PLAIN, MillMaker, jobs_run, published_files
+
+
+def test_a_drafter_is_published_with_its_evidence_and_a_second_run_does_nothing(
+    mill: MillMaker, tmp_path: Path
+) -> None:
+    here = mill()
+    code, ending, err = here.run("convert", PLAIN, "--quant", "Q4_K_M", "--quant", "Q8_0", "--json")
+    assert (code, err) == (0, "")
+    assert ending["kind"] == "published"
+    files = published_files(tmp_path / "store")
+    models = sorted(Path(name).name for name in files if name.endswith(".gguf"))
+    assert [name.rpartition("-")[2] for name in models] == ["F16.gguf", "Q4_K_M.gguf", "Q8_0.gguf"]
+    manifest = json.loads(next((tmp_path / "store").rglob("manifest.json")).read_text())
+    assert manifest["source"]["repo"] == PLAIN
+    assert manifest["licence"]["id"] == "Apache-2.0"
+    assert any("151670" in sentence for sentence in manifest["cannot"])
+    keys = read_header(next(path for name, path in files.items() if name.endswith("Q4_K_M.gguf"))).fields
+    assert keys["draftmill.pard_token"] == 151670
+    assert keys["draftmill.recipe"] == manifest["recipe"]
+    assert keys["draftmill.source.commit"] == manifest["source"]["commit"]
+
+    code, again, err = here.run("convert", PLAIN, "--quant", "Q4_K_M", "--quant", "Q8_0", "--json")
+    assert (code, err) == (0, "")
+    assert again["kind"] == "already published"
+    assert again["manifest_at"] == ending["manifest_at"]
+    assert jobs_run(again) == []
+
+
+def test_a_repository_of_weights_alone_is_refused_until_a_donor_is_named(mill: MillMaker, tmp_path: Path) -> None:
+    here = mill()
+    code, ending, _ = here.run("convert", DRAFT, "--json")
+    assert code == 1
+    assert [refusal["code"] for refusal in ending["refusals"]] == ["tokenizer.weights_only"]
+    assert "--tokenizer-from" in ending["refusals"][0]["sentence"]
+    assert published_files(tmp_path / "store") == {}
+
+    code, ending, _ = here.run("convert", DRAFT, "--tokenizer-from", DONOR, "--json")
+    assert (code, ending["kind"]) == (0, "published")
+    assert ending["manifest"]["donor"]["source"]["repo"] == DONOR
+    assert not any(title.startswith("download amd/") for title in jobs_run(ending)), "the weights were there already"
+
+
+def test_a_changed_question_runs_only_what_it_changes_and_explains_why(mill: MillMaker) -> None:
+    here = mill()
+    assert here.run("convert", PLAIN, "--quant", "Q8_0", "--json")[0] == 0
+    code, ending, err = here.run("convert", PLAIN, "--quant", "Q8_0", "--base", "BF16", "--json", "--explain")
+    assert code == 0
+    assert jobs_run(ending) == ["convert to BF16", "quantize to Q8_0", "check BF16", "check Q8_0"]
+    assert "parameters.outtype" in err
+    assert "skipped, finished before with the same key" in err
+
+
+def test_a_folder_is_converted_like_a_repository(mill: MillMaker, tmp_path: Path) -> None:
+    from tests.e2e.mill import CARD, PARD, TINY
+    from tests.support.checkpoints import write_checkpoint
+
+    write_checkpoint(tmp_path / "My-Draft", **TINY, **PARD)
+    (tmp_path / "My-Draft" / "README.md").write_text(CARD)
+    code, ending, err = mill().run("convert", str(tmp_path / "My-Draft"), "--quant", "Q8_0", "--json")
+    assert (code, err) == (0, "")
+    assert ending["manifest"]["entry"] == "local/My-Draft"
+
+
+def test_what_the_hub_does_not_have_is_a_sentence_and_not_a_traceback(mill: MillMaker) -> None:
+    code, ending, err = mill().run("convert", "amd/No-Such-Draft", "--json")
+    assert code == 1
+    assert "Traceback" not in err
+    assert ending["refusals"][0]["where"].startswith("amd/No-Such-Draft")

@@ -1,0 +1,91 @@
+"""Jobs as plain processes: what they are given, and how their endings are told apart."""
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flows.runners import process
+from flows.runners.process import ProcessRunner
+from flows.runners.runner import Limits
+from jobs.contract import Result
+from tests.support.inputs import ROOT
+
+
+def run(
+    tmp_path: Path, do: str, limits: Limits | None = None, **parameters: Any
+) -> tuple[Result, list[dict[str, Any]]]:
+    events: list[dict[str, Any]] = []
+    result = ProcessRunner().run(
+        "probe",
+        tmp_path,
+        inputs={},
+        parameters={"do": do, **parameters},
+        secrets={},
+        limits=limits or Limits(timeout_s=60),
+        events=events.append,
+    )
+    return result, events
+
+
+@pytest.fixture(autouse=True)
+def probe(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Makes tests/support/probe_job.py known as jobs.probe to the job's interpreter only."""
+    folder = tmp_path_factory.mktemp("site")
+    (folder / "sitecustomize.py").write_text(
+        "import sys, importlib.util\n"
+        f"spec = importlib.util.spec_from_file_location('jobs.probe', {str(ROOT / 'tests/support/probe_job.py')!r})\n"
+        "sys.meta_path.insert(0, type('F', (), {'find_spec': staticmethod("
+        "lambda name, *a: spec if name == 'jobs.probe' else None)}))\n"
+    )
+    monkeypatch.setattr("flows.runners.process.ROOT", f"{ROOT}:{folder}")
+
+
+def test_a_job_gets_no_environment_but_what_it_needs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "canary")
+    monkeypatch.setenv("HF_TOKEN", "canary")
+    result, _ = run(tmp_path, "report")
+    assert result.outcome == "ok"
+    assert "canary" not in json.dumps(result.facts["environment"])
+    assert [output.path for output in result.outputs] == ["product"]
+
+
+def test_a_job_past_its_limit_is_ended_and_said_so(tmp_path: Path) -> None:
+    result, _ = run(tmp_path, "sleep", Limits(timeout_s=1.5))
+    assert (result.outcome, result.error_code) == ("failed", "timeout")
+
+
+def test_a_job_dies_with_its_runner(tmp_path: Path) -> None:
+    script = (
+        "import sys; from pathlib import Path; import flows.runners.process as p\n"
+        f"p.ROOT = {process.ROOT!r}\n"
+        "p.ProcessRunner().run('probe', Path(sys.argv[1]), inputs={}, parameters={'do': 'sleep'}, secrets={},"
+        " limits=p.Limits(), events=lambda e: print(e, flush=True))\n"
+    )
+    command = [sys.executable, "-c", script, str(tmp_path)]
+    parent = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    assert parent.stdout is not None
+    assert "asleep" in parent.stdout.readline()
+    assert living(tmp_path)
+    parent.kill()
+    parent.wait()
+    deadline = time.monotonic() + 5
+    while living(tmp_path) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert living(tmp_path) == []
+
+
+def living(folder: Path) -> list[str]:
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            command = path.read_bytes()
+        except OSError:
+            continue
+        if b"jobs.probe" in command and str(folder).encode() in command:
+            found.append(path.parent.name)
+    return found
