@@ -51,8 +51,9 @@ def download(
     """Every file of the listing into the folder, or an exception and no unverified file under its final name.
 
     Raises Refused (a digest, size or path is wrong; its partial file is gone), NotPermitted, Temporary, Unavailable,
-    InputOutput (no space, and how much is needed) and BadConfiguration (a folder that holds other things). The first
-    failure stops the others; partial files then stay for the next call.
+    InputOutput (no space, and how much is needed) and BadConfiguration (a folder that holds other things). A
+    refused file does not stop the others, so that all are named; any other failure does, and partial files then stay
+    for the next call.
     """
     if findings := check_paths(file.path for file in listing.files):
         raise Refused(*findings)
@@ -70,7 +71,9 @@ def download(
             pass
         except BaseException as failure:
             failures.append(failure)
-            together.stop.set()
+            # A refusal names every file at fault; whatever else happens would happen to the other files too.
+            if not isinstance(failure, Refused):
+                together.stop.set()
 
     with ThreadPoolExecutor(threads, "download") as pool:
         try:

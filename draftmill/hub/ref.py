@@ -39,7 +39,7 @@ def parse_ref(text: str) -> Ref:
         raise _refused(text, f"An address is not a reference. {ADVICE}")
     repo, at, revision = text.partition("@")
     if not is_repo_name(repo):
-        if Path(text).is_dir():
+        if text and Path(text).is_dir():
             return Ref(folder=Path(text).resolve())
         raise _refused(text, f"This is neither a repository name nor a folder that exists. {ADVICE}")
     if not at:

@@ -82,10 +82,13 @@ def _api(hub: Hub) -> Any:
 
 
 def _be_quiet() -> None:
-    """No telemetry in the user agent, whatever the environment said when huggingface_hub was imported."""
+    """No telemetry in the user agent, whatever the environment said when huggingface_hub was imported; and none of its
+    warnings, since they repeat a server's text (X-HF-Warning), which may be our token."""
     from huggingface_hub import constants
+    from huggingface_hub.utils import logging
 
     constants.HF_HUB_DISABLE_TELEMETRY = True
+    logging.set_verbosity_error()
 
 
 def _unusable(asked: Asked, why: str) -> Unavailable:

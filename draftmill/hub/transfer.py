@@ -73,7 +73,8 @@ class Transfer:
         except OSError as error:
             if error.errno == errno.ENOSPC:
                 raise no_space(self._target.parent, self.file.size - self._checksum.count, 0) from None
-            raise InputOutput(f"{self._partial}: {error.strerror}", code="hub.write", where=self.file.path) from None
+            place = error.filename or self._partial
+            raise InputOutput(f"{place}: {error.strerror}.", code="hub.files", where=self.file.path) from None
 
     def _is_finished(self) -> bool:
         if not self._target.is_file() or self._target.is_symlink():
