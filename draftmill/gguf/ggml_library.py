@@ -1,4 +1,4 @@
-"""ggml as the xllamacpp package brings it: the reference quantizers, called through ctypes (which lets go of the GIL)."""
+"""ggml as the xllamacpp package brings it: the reference quantizers, through ctypes, which lets go of the GIL."""
 
 import ctypes
 import importlib.util

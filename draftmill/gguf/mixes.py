@@ -1,7 +1,7 @@
 """Which type llama-quantize gives each tensor of a dense Llama, Qwen2 or Qwen3 model (observed on b11669).
 
-A mix has one bulk type; the head, and in the K mixes the tensors that quality depends on most, get a better one. Where a
-row does not divide into a type's blocks a fallback takes its place, and that is said.
+A mix has one bulk type; the head, and in the K mixes the tensors that quality depends on most, get a better one.
+Where a row does not divide into a type's blocks a fallback takes its place, and that is said.
 """
 
 import math

@@ -39,10 +39,10 @@ def encode_q5_k(values: np.ndarray) -> np.ndarray:
 def encode_q6_k(values: np.ndarray) -> np.ndarray:
     """float32 values (n,) to uint8: 128 bytes of low nibbles, 64 of high bits, 16 int8 scales, d (float16)."""
     x = values.reshape(-1, SYMMETRIC_BLOCK)
-    scales, inverses = np.empty((2, len(x)), np.float32)
-    search_symmetric(x, scales, inverses)
-    scales = scales.reshape(-1, 16)
-    magnitudes = np.abs(scales)
+    found = np.empty((2, len(x)), np.float32)
+    search_symmetric(x, found)
+    scales = found[0].reshape(-1, 16)
+    magnitudes = np.fmax(np.abs(scales), _F(0))  # a sum that overflowed into NaN never counts as the largest
     largest = magnitudes.argmax(axis=1)[:, None]
     empty = np.take_along_axis(magnitudes, largest, 1)[:, 0] < TINY
     with np.errstate(all="ignore"):
@@ -52,7 +52,7 @@ def encode_q6_k(values: np.ndarray) -> np.ndarray:
         d[empty], small[empty] = 0, 0
         rounded = d.astype(np.float32) * small
     levels = np.empty(x.shape, np.uint8)
-    round_symmetric(x, rounded.ravel(), inverses, levels)
+    round_symmetric(x, rounded.ravel(), found, levels)
     quarters = levels.reshape(-1, 2, 4, 32)
     quarters[empty] = 0
     packed = np.empty((len(d), 210), np.uint8)
@@ -67,14 +67,14 @@ def encode_q6_k(values: np.ndarray) -> np.ndarray:
 def _affine(values: np.ndarray, top: int, first: float, steps: int) -> tuple[np.ndarray, np.ndarray]:
     """Returns the 16 bytes before the levels, and the levels, uint8 of shape (superblocks, 8, 32)."""
     x = values.reshape(-1, AFFINE_BLOCK)
-    scales, minima, inverses, bases = np.empty((4, len(x)), np.float32)
-    search_affine(x, top, _F(first), steps, scales, minima, inverses, bases)
-    d, s = _six_bits(scales.reshape(-1, 8))
-    dmin, m = _six_bits(minima.reshape(-1, 8))
+    found = np.empty((4, len(x)), np.float32)
+    search_affine(x, top, _F(first), steps, found)
+    d, s = _six_bits(found[0].reshape(-1, 8))
+    dmin, m = _six_bits(found[1].reshape(-1, 8))
     levels = np.empty(x.shape, np.uint8)
     with np.errstate(all="ignore"):
-        rounded, lowered = d.astype(np.float32) * s, dmin.astype(np.float32) * m
-    round_affine(x, top, rounded.ravel(), lowered.ravel(), inverses, bases, levels)
+        rounded = np.stack([(d.astype(np.float32) * s).ravel(), (dmin.astype(np.float32) * m).ravel()])
+    round_affine(x, top, rounded, found, levels)
     head = np.empty((len(d), 16), np.uint8)
     head[:, 0:2], head[:, 2:4] = d.view(np.uint8), dmin.view(np.uint8)
     head[:, 4:8], head[:, 8:12] = (v[:, :4] | v[:, 4:] >> 4 << 6 for v in (s, m))

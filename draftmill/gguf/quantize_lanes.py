@@ -1,12 +1,12 @@
 """The K-quants' searches for a block's scale, many blocks at a time, with exactly ggml's results.
 
 ggml's reference (quantize_row_q4_K_ref, _q5_K_ref and _q6_K_ref without an importance matrix) tries a row of candidate
-scales for each small block and adds up floats one after the other, so a compiler may not vectorize it. Here each of LANES
-blocks keeps that order of additions in a lane of its own, and the lanes go through one instruction together: the same
-roundings, hence the same bytes, several times faster. Numba keeps IEEE semantics (no contraction, no reassociation).
+scales for each small block and adds up floats one after the other, so a compiler may not vectorize it. Here each of
+LANES blocks keeps that order of additions in a lane of its own, and the lanes go through one instruction together: the
+same roundings, hence the same bytes, several times faster. Numba keeps IEEE semantics: nothing fused or reordered.
 
-Weights of the affine search: rms(x) + |x|; of the symmetric one: x * x. Its results are (scale, minimum) and what the
-levels of the winning candidate follow from (inverse scale, base), which decide where the scale is later rounded to 0.
+An error's weight is rms(x) + |x| in the affine search and x * x in the symmetric one. Beside the scale (and minimum) a
+search tells the winning candidate's inverse scale (and base): its levels count where the scale is later rounded to 0.
 """
 
 from collections.abc import Callable
@@ -29,11 +29,10 @@ _ROUNDER, _MANTISSA, _HALF = _F(12582912.0), _I(0x7FFFFF), _I(0x400000)
 
 
 def _compiled(function: Callable[..., Any]) -> Any:
-    options = {"error_model": "numpy", "nogil": True}
     try:
-        return numba.njit(cache=True, **options)(function)
+        return numba.njit(error_model="numpy", nogil=True, cache=True)(function)
     except RuntimeError:  # no folder that a cache could be written to
-        return numba.njit(**options)(function)
+        return numba.njit(error_model="numpy", nogil=True)(function)
 
 
 @_compiled
@@ -43,8 +42,8 @@ def nearest(value):  # type: ignore[no-untyped-def]
 
 
 @_compiled
-def search_affine(x, top, first, steps, scales, minima, inverses, bases):  # type: ignore[no-untyped-def]
-    """For each row of x (n, 32): scale and minimum of levels 0..top, written to four float32 arrays of shape (n,).
+def search_affine(x, top, first, steps, found):  # type: ignore[no-untyped-def]
+    """For each row of x (n, 32) and levels 0..top: writes found (4, n), float32: scale, minimum, inverse scale, base.
 
     Candidate s of 0..steps has the inverse scale (first + 0.1 s + top) / (highest - lowest).
     """
@@ -144,18 +143,18 @@ def search_affine(x, top, first, steps, scales, minima, inverses, bases):  # typ
                 # The next candidates start from the minimum found, as ggml's do.
                 low[k] = fit_low[k] if take else low[k]
         for k in range(width):
-            scales[start + k] = scale[k]
-            minima[start + k] = -low[k]
-            inverses[start + k] = best_inverse[k]
-            bases[start + k] = best_base[k]
+            found[0, start + k] = scale[k]
+            found[1, start + k] = -low[k]
+            found[2, start + k] = best_inverse[k]
+            found[3, start + k] = best_base[k]
 
 
 @_compiled
-def search_symmetric(x, scales, inverses):  # type: ignore[no-untyped-def]
-    """For each row of x (n, 16): the scale of levels -32..31, written to two float32 arrays of shape (n,).
+def search_symmetric(x, found):  # type: ignore[no-untyped-def]
+    """For each row of x (n, 16) and levels -32..31: writes found (2, n), float32: scale, inverse scale.
 
-    Candidates have the inverse scale -(32 + 0.1 s) / (the value of largest magnitude): s = 0 first, then -9..9. An empty
-    block gets 0 and 0.
+    Candidates have the inverse scale -(32 + 0.1 s) / (the value of largest magnitude): s = 0 first, then -9..9.
+    An empty block gets 0 and 0.
     """
     t = np.zeros((SYMMETRIC_BLOCK, LANES), np.float32)
     w = np.empty_like(t)
@@ -203,34 +202,44 @@ def search_symmetric(x, scales, inverses):  # type: ignore[no-untyped-def]
                     best[k] = fit * sum_xl[k] if take else best[k]
                     best_inverse[k] = inverse[k] if take else best_inverse[k]
         for k in range(width):
-            scales[start + k] = _ZERO if magnitude[k] < TINY else scale[k]
-            inverses[start + k] = _ZERO if magnitude[k] < TINY else best_inverse[k]
+            found[0, start + k] = _ZERO if magnitude[k] < TINY else scale[k]
+            found[1, start + k] = _ZERO if magnitude[k] < TINY else best_inverse[k]
 
 
 @_compiled
-def round_affine(x, top, scales, minima, inverses, bases, levels):  # type: ignore[no-untyped-def]
-    """Levels 0..top of x (n, 32) under the rounded scales, uint8; where a scale is 0, those the search had."""
+def round_affine(x, top, rounded, found, levels):  # type: ignore[no-untyped-def]
+    """Levels 0..top of x (n, 32) under the rounded scales and minima (2, n), to uint8 (n, 32).
+
+    Where a scale was rounded to 0 they are those of the search.
+    """
     most = _I(top)
     for b in range(x.shape[0]):
-        if scales[b] != _ZERO:
+        if rounded[0, b] != _ZERO:
+            scale, minimum = rounded[0, b], rounded[1, b]
             for i in range(AFFINE_BLOCK):
-                levels[b, i] = max(_I(0), min(most, nearest((x[b, i] + minima[b]) / scales[b])))
+                levels[b, i] = max(_I(0), min(most, nearest((x[b, i] + minimum) / scale)))
         else:
+            inverse, base = found[2, b], found[3, b]
             for i in range(AFFINE_BLOCK):
-                levels[b, i] = max(_I(0), min(most, nearest(inverses[b] * (x[b, i] - bases[b]))))
+                levels[b, i] = max(_I(0), min(most, nearest(inverse * (x[b, i] - base))))
 
 
 @_compiled
-def round_symmetric(x, scales, inverses, levels):  # type: ignore[no-untyped-def]
-    """Levels of x (n, 16) with 32 added, uint8; where a scale is 0, those the search had (none in an empty block)."""
+def round_symmetric(x, rounded, found, levels):  # type: ignore[no-untyped-def]
+    """Levels of x (n, 16) with 32 added under the rounded scales (n,), to uint8 (n, 16).
+
+    Where a scale was rounded to 0 they are those of the search, and all 0 in an empty block.
+    """
     low, high = _I(-SYMMETRIC_TOP), _I(SYMMETRIC_TOP - 1)
     for b in range(x.shape[0]):
-        if scales[b] != _ZERO:
+        if rounded[b] != _ZERO:
+            scale = rounded[b]
             for i in range(SYMMETRIC_BLOCK):
-                levels[b, i] = max(low, min(high, nearest(x[b, i] / scales[b]))) + _I(SYMMETRIC_TOP)
-        elif inverses[b] != _ZERO:
+                levels[b, i] = max(low, min(high, nearest(x[b, i] / scale))) + _I(SYMMETRIC_TOP)
+        elif found[1, b] != _ZERO:
+            inverse = found[1, b]
             for i in range(SYMMETRIC_BLOCK):
-                levels[b, i] = max(low, min(high, nearest(inverses[b] * x[b, i]))) + _I(SYMMETRIC_TOP)
+                levels[b, i] = max(low, min(high, nearest(inverse * x[b, i]))) + _I(SYMMETRIC_TOP)
         else:
             for i in range(SYMMETRIC_BLOCK):
                 levels[b, i] = 0

@@ -1,6 +1,6 @@
 """Quantizing a GGUF file without llama-quantize, to the same bytes, in bounded memory.
 
-Every block of 256 values stands alone and every offset is known beforehand: threads read a piece, encode it and write it
+Every block of values stands alone and every offset is known beforehand: threads read a piece, encode it and write it
 where it belongs. No more than a piece a thread is in memory.
 """
 
@@ -135,17 +135,7 @@ def source_refusals(header: GGUFHeader, name: str) -> list[Refusal]:
                 "This is one part of a split model; merge the parts (llama-gguf-split --merge) and quantize the whole.",
             )
         )
-    for tensor in header.tensors.values():
-        if tensor.type not in FULL_TYPES:
-            refusals.append(
-                Refusal(
-                    "quantize.requantizing",
-                    f"{name}: {tensor.name}",
-                    tensor.type.name,
-                    [kind.name for kind in FULL_TYPES],
-                    "The tensor is quantized already, and quantizing twice loses quality; start from the F16 file.",
-                )
-            )
+    refusals += already_quantized(header, name)
     for unknown in unknown_tensors(header.tensors) if architecture in ARCHITECTURES else ():
         refusals.append(
             Refusal(
@@ -157,6 +147,21 @@ def source_refusals(header: GGUFHeader, name: str) -> list[Refusal]:
             )
         )
     return refusals
+
+
+def already_quantized(header: GGUFHeader, name: str) -> list[Refusal]:
+    """One refusal a tensor that is not F32, F16 or BF16."""
+    return [
+        Refusal(
+            "quantize.requantizing",
+            f"{name}: {tensor.name}",
+            tensor.type.name,
+            [kind.name for kind in FULL_TYPES],
+            "The tensor is quantized already, and quantizing twice loses quality; start from the F16 file.",
+        )
+        for tensor in header.tensors.values()
+        if tensor.type not in FULL_TYPES
+    ]
 
 
 @dataclass(frozen=True)
