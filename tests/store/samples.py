@@ -13,7 +13,8 @@ from draftmill.store.manifest import File, Licence, Manifest, Source, SourceFile
 COMMIT = "0123456789ab" + "c" * 28
 RECIPE = "feedface" + "0" * 56
 FOLDER = "models/amd/PARD-Tiny/0123456789ab-feedface"
-BIG = 12 << 20
+BIG = 12 << 20  # three parts of 5 MiB
+TWO_PARTS = 6 << 20  # two of them, and two of a local store's pieces
 
 
 def digest(data: bytes) -> str:
@@ -47,7 +48,7 @@ def source(**changes: Any) -> Source:
     return Source(**{**values, **changes})
 
 
-def publication(folder: Path, *, big: int = BIG, seed: int = 0, **changes: Any) -> Publication:
+def publication(folder: Path, *, big: int = TWO_PARTS, seed: int = 0, **changes: Any) -> Publication:
     """Files below `folder` and their manifest; `changes` are members of the manifest."""
     folder.mkdir(parents=True, exist_ok=True)
     contents = {"PARD-Tiny-F16.gguf": noise(big, seed), "warp_model.bin": b"warp"}

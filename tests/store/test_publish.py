@@ -15,7 +15,7 @@ from draftmill.store.publish import describe, find, publish
 from draftmill.store.reading import get
 from draftmill.store.s3 import S3Store
 from tests.store.killed import publish_until_killed
-from tests.store.samples import BIG, COMMIT, FOLDER, RECIPE, Publication, contents_of, publication, source
+from tests.store.samples import COMMIT, FOLDER, RECIPE, TWO_PARTS, Publication, contents_of, publication, source
 
 MANIFEST = f"{FOLDER}/manifest.json"
 
@@ -47,7 +47,7 @@ def test_the_same_recipe_again_does_nothing_and_gives_the_first_manifest(store: 
 
 
 def test_racing_publishers_of_one_recipe_commit_once(store: Store, tmp_path: Path) -> None:
-    samples = [publication(tmp_path / str(number), big=BIG) for number in range(3)]
+    samples = [publication(tmp_path / str(number), big=TWO_PARTS) for number in range(3)]
     with ThreadPoolExecutor(len(samples)) as pool:
         ends = list(pool.map(lambda sample: publish(store, sample.files, sample.manifest), samples))
     assert sorted(end.created for end in ends) == [False, False, True]
@@ -131,7 +131,7 @@ def test_killed_at_any_step_nothing_is_half_there_and_the_next_run_finishes(
         assert is_complete(store, sample)
         if isinstance(store, LocalStore):
             assert list((store.root / ".draftmill" / "tmp").iterdir()) == []
-    # A big file in three pieces, a small one, the manifest: each with a step before and one after its creation.
+    # A big file in two pieces, a small one, the manifest: each with a step before and one after its creation.
     assert kills >= 9
 
 
