@@ -232,7 +232,8 @@ def check_sides(
     `owner`: whose files these are, for the sentence. Flags that differ are remarks.
     """
     decoder = documents.get("tokenizer_config.json", {}).get("added_tokens_decoder")
-    entries = [(_id(token), entry) for token, entry in decoder.items()] if isinstance(decoder, dict) else []
+    listed = decoder.items() if isinstance(decoder, dict) else []
+    entries = [(_id(token), entry if isinstance(entry, dict) else {}) for token, entry in listed]
     said: dict[str, list[tuple[Any, Any]]] = {
         name: list(documents[name].items()) for name in ("vocab.json", "added_tokens.json") if name in documents
     }

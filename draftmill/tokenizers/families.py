@@ -247,7 +247,7 @@ def declared(
         family
         for family in families
         if not family.named_only
-        and model_type in family.model_types
+        and str(model_type) in family.model_types
         and vocab_size in family.vocab_sizes
         and said <= family.eos
     )

@@ -78,7 +78,7 @@ def read_tokenizer(folder: Path) -> Vocabulary:
 
 def _kind(where: str, model: Mapping[str, Any]) -> str:
     name = model.get("type", "BPE" if "merges" in model else None)
-    if name not in MODELS:
+    if not isinstance(name, str) or name not in MODELS:
         raise malformed(where, "its model is of a type that llama.cpp does not know", name, sorted(MODELS))
     # llama.cpp's converter writes a BPE that falls back to bytes as "llama", its SentencePiece type.
     return "SPM" if name == "BPE" and model.get("byte_fallback") else MODELS[name]

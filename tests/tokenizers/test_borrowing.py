@@ -193,6 +193,7 @@ CONTRADICTIONS = [
         side_file("tokenizer_config.json", {"added_tokens_decoder": {"12": {"content": "<x>"}}}),
     ),
     ("another text", side_file("tokenizer_config.json", {"added_tokens_decoder": {"11": {"content": "</s>"}}})),
+    ("an entry that is no token", side_file("tokenizer_config.json", {"added_tokens_decoder": {"11": True}})),
     ("special_tokens_map.json", side_file("special_tokens_map.json", {"eos_token": "<bos>"})),
 ]
 

@@ -33,6 +33,7 @@ CASES: list[tuple[dict[str, Any], list[str], list[str]]] = [
     (QWEN3 | {"vocab_size": 248320}, ["Qwen/Qwen3.5-0.8B"], []),
     ({"model_type": "llama", "vocab_size": 49152, "eos_token_id": 2}, [], []),
     (QWEN3 | {"eos_token_id": 5}, [], []),
+    (QWEN3 | {"model_type": ["qwen3"]}, [], []),
     (QWEN3 | {"_name_or_path": 7, "eos_token_id": {"a": 1}}, [], ["Qwen3"]),
 ]
 

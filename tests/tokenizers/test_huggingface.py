@@ -129,6 +129,7 @@ def change(path: str, value: Any) -> Callable[[dict[str, Any]], None]:
 MALFORMED = [
     ("no model", change("model", None)),
     ("an unknown model", change("model.type", "WordLevel")),
+    ("a model type that is no text", change("model.type", ["BPE"])),
     ("no vocabulary", change("model.vocab", None)),
     ("an empty vocabulary", change("model.vocab", [])),
     ("an id that is a text", change("model.vocab.a", "0")),
