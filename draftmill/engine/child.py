@@ -1,8 +1,8 @@
 """The process that holds the model: `python -m draftmill.engine.child PARENT_PID`, one JSON request and reply a line.
 
 Requests: {"do": "load", "path", "vocab_only"}, {"do": "tokenize", "texts", "add_special"}, {"do": "pieces"},
-{"do": "generate", "prompt", "count", "threads"}. A reply is {"ok": value} or {"error": sentence}. It ends at the end of its
-standard input, and on Linux the kernel kills it when its parent dies.
+{"do": "generate", "prompt", "count", "threads"}. A reply is {"ok": value} or {"error": sentence, "code": stable}. It
+ends at the end of its standard input, and on Linux the kernel kills it when its parent dies.
 """
 
 import ctypes

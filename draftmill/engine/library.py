@@ -1,15 +1,14 @@
 """The C functions of llama.cpp that the child calls, out of the hash-pinned xllamacpp wheel by ctypes.
 
 The wheel is one shared object that exports llama.h. Its structs have no header in the wheel, so they are kept as opaque
-bytes and only the fields at the offsets below are touched; the defaults that the library itself returns are compared with
-what those offsets should hold before any of them is written, and a mismatch is a `BadConfiguration`. The offsets are those
-of include/llama.h at b11549 on a 64-bit machine: llama_model_params starts with two pointers, n_gpu_layers, split_mode,
-load_mode, lazy_mode, main_gpu, then four pointers, then the booleans vocab_only, check_tensors, use_extra_bufts.
+bytes and only the fields at the offsets below are touched; the defaults that the library itself returns are compared
+with what those offsets should hold before any of them is written, and a mismatch is a `BadConfiguration`. The offsets
+are those of include/llama.h at b11549 on a 64-bit machine: llama_model_params starts with two pointers, n_gpu_layers,
+split_mode, load_mode, lazy_mode, main_gpu, then four pointers, then the booleans vocab_only, check_tensors,
+use_extra_bufts.
 """
 
 import ctypes
-import importlib.metadata
-import importlib.util
 import struct
 from functools import cache
 from pathlib import Path
@@ -17,11 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from draftmill.digest import sha256_file
+from draftmill.gguf.ggml_library import PACKAGE, load_library
 from draftmill.outcome import BadConfiguration
 
-PACKAGE = "xllamacpp"
-_SO = "xllamacpp.abi3.so"
 _N_GPU_LAYERS, _VOCAB_ONLY, _USE_EXTRA_BUFTS = 16, 72, 74
 _MODEL_DEFAULTS = struct.pack("<iiii", -1, 1, -1, 1)
 _MODEL_FLAGS = bytes((0, 0, 1))
@@ -40,29 +37,10 @@ class _Batch(ctypes.Structure):
     _fields_ = (("n_tokens", ctypes.c_int32), ("pointers", ctypes.c_void_p * 6))
 
 
-def shared_object() -> Path:
-    """Path of the wheel's shared object. Raises BadConfiguration when the package is not installed."""
-    spec = importlib.util.find_spec(PACKAGE)
-    if spec is None or spec.origin is None:
-        raise BadConfiguration(
-            f"the engine needs the Python package {PACKAGE}: install draftmill[engine]", code="engine.missing"
-        )
-    return Path(spec.origin).with_name(_SO)
-
-
-def tool() -> tuple[str, str, str]:
-    """(name, version, sha256 of the shared object): what `job.tool` records."""
-    return PACKAGE, importlib.metadata.version(PACKAGE), sha256_file(shared_object())
-
-
 @cache
 def _load() -> Any:
-    try:
-        lib = ctypes.CDLL(str(shared_object()))
-    except OSError as error:
-        raise BadConfiguration(
-            f"{PACKAGE} does not load ({error}); it needs libgomp.so.1 (Debian: libgomp1)", code="engine.library"
-        ) from error
+    library = load_library()
+    lib = ctypes.CDLL(str(library.path))
     pointer, i32, boolean = ctypes.c_void_p, ctypes.c_int32, ctypes.c_bool
     signatures: dict[str, tuple[Any, list[Any]]] = {
         "llama_backend_init": (None, []),
@@ -91,7 +69,7 @@ def _load() -> Any:
     )
     if not known:
         raise BadConfiguration(
-            f"{PACKAGE} {importlib.metadata.version(PACKAGE)} has another struct layout than the pinned one; "
+            f"{PACKAGE} {library.version} has another struct layout than the pinned one; "
             "install the version of requirements/",
             code="engine.layout",
         )
@@ -145,7 +123,8 @@ class Model:
             raise RuntimeError("llama_init_from_model made no context")
         try:
             self._lib.llama_set_n_threads(context, threads, threads)
-            ids, finite, step = [], True, prompt
+            ids: list[int] = []
+            finite, step = True, prompt
             while len(ids) < count:
                 array = (ctypes.c_int32 * len(step))(*step)
                 status = self._lib.llama_decode(context, self._lib.llama_batch_get_one(array, len(step)))

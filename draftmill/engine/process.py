@@ -1,5 +1,6 @@
 """The parent's side of the engine: a child process with a deadline, its log kept, killed with whoever started it."""
 
+import contextlib
 import json
 import os
 import signal
@@ -19,8 +20,11 @@ _TAIL_LINES = 6
 
 
 class EngineError(MillError):
-    """The engine did not do what it was asked. `code`: engine.load (it refused the file), engine.crashed (a signal or an
-    abort), engine.timeout, engine.run; `log`: the end of the engine's own log."""
+    """The engine did not do what it was asked.
+
+    `code`: engine.load (it refused the file), engine.crashed (a signal or an abort), engine.timeout, engine.run;
+    `log`: the end of the engine's own log.
+    """
 
     def __init__(self, sentence: str, *, code: str, log: str) -> None:
         super().__init__(f"{sentence}; the engine's log ends with: {log or '(nothing)'}", code=code)
@@ -38,8 +42,8 @@ class Generation:
 class Engine:
     """One model in one child process; a context manager.
 
-    `timeout_s` bounds each request, the load included. The kernel ties the child to the *thread* that starts it: use the
-    engine in the thread that entered it. Raises EngineError, and BadConfiguration when the engine is not installed.
+    `timeout_s` bounds each request, the load included. The kernel ties the child to the *thread* that starts it: use
+    the engine in the thread that entered it. Raises EngineError, and BadConfiguration when the engine is not installed.
     """
 
     def __init__(self, model: Path, *, vocab_only: bool = False, timeout_s: float = 300) -> None:
@@ -131,8 +135,6 @@ class Engine:
         self._process.wait()
         for pipe in (self._process.stdin, self._process.stdout):
             if pipe:
-                try:
+                with contextlib.suppress(BrokenPipeError):
                     pipe.close()
-                except BrokenPipeError:
-                    pass
         self._log.close()

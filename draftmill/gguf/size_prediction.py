@@ -1,14 +1,15 @@
 """What a GGUF must hold, from config.json alone: tensors, parameters and bytes, before any converter ran.
 
 The tensors follow from the models' own definitions (`modeling_llama.py`, `modeling_qwen2.py`, `modeling_qwen3.py` of
-transformers) and llama.cpp's names for their parts; nothing here is shared with the converter, so that the two are evidence
-for each other. Layout of the file: header, then each tensor's bytes padded to `general.alignment` (ggml docs/gguf.md).
+transformers) and llama.cpp's names for their parts; nothing here is shared with the converter, so that the two are
+evidence for each other. Layout of the file: header, then each tensor's bytes padded to `general.alignment` (ggml
+docs/gguf.md).
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from math import prod
-from typing import Any
+from typing import Any, Literal
 
 from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType
 
@@ -18,8 +19,9 @@ DEFAULT_ALIGNMENT = 32
 ARCHITECTURES = {"LlamaForCausalLM": "llama", "Qwen2ForCausalLM": "qwen2", "Qwen3ForCausalLM": "qwen3"}
 """Architecture of config.json -> the GGUF's general.architecture."""
 
-TypeRule = Callable[[str, tuple[int, ...]], GGMLQuantizationType]
-"""(tensor name, shape with rows first) -> the type a mix gives that tensor."""
+Head = Literal["own", "shared", "copy"]
+"""The output head: a tensor of its own, the embedding itself, or a second tensor that must equal the embedding (a
+checkpoint that says its embeddings are tied and carries lm_head all the same, which a converter then writes)."""
 
 
 @dataclass(frozen=True)
@@ -34,8 +36,10 @@ class Size:
 
 @dataclass(frozen=True)
 class ExpectedTensor:
-    """name: the GGUF's; shape: rows first; source: the name in the checkpoint, None for a tensor the converter computes;
-    heads: for a llama attention projection the number of heads whose rotary halves are interleaved, else 0."""
+    """name: the GGUF's; shape: rows first; source: the checkpoint's name for it, None for a tensor that is computed.
+
+    heads: for a llama attention projection the number of heads whose rotary halves are interleaved, else 0.
+    """
 
     name: str
     shape: tuple[int, ...]
@@ -66,15 +70,15 @@ def gguf_architecture(config: dict[str, Any]) -> str:
 
 
 def rope_parameters(config: dict[str, Any]) -> dict[str, Any]:
-    """The rotary settings under one roof: transformers 5 writes `rope_parameters`, before it `rope_scaling`, `rope_theta`."""
+    """The rotary settings: transformers 5 writes `rope_parameters`, before it `rope_scaling` and `rope_theta`."""
     found = dict(config.get("rope_parameters") or config.get("rope_scaling") or {})
     found.setdefault("rope_theta", config.get("rope_theta"))
     found["rope_type"] = found.get("rope_type") or found.get("type") or "default"
     return found
 
 
-def expected_tensors(config: dict[str, Any], *, tied: bool) -> list[ExpectedTensor]:
-    """Every tensor of the model's GGUF. `tied`: the output head is the embedding and has no tensor of its own.
+def expected_tensors(config: dict[str, Any], head: Head) -> list[ExpectedTensor]:
+    """Every tensor of the model's GGUF.
 
     Raises Refused (check.config) when the configuration lacks a size or names another architecture.
     """
@@ -85,32 +89,34 @@ def expected_tensors(config: dict[str, Any], *, tied: bool) -> list[ExpectedTens
     )
     # The two defaults are the definition's: None stands for "as many as query heads" and "hidden / heads".
     kv_heads = config.get("num_key_value_heads") or heads
-    head = config.get("head_dim") or hidden // heads
+    width = config.get("head_dim") or hidden // heads
     interleaved = arch == "llama"
     input_bias = arch == "qwen2" or bool(config.get("attention_bias"))
     output_bias = arch != "qwen2" and bool(config.get("attention_bias"))
     mlp_bias = arch == "llama" and bool(config.get("mlp_bias"))
     # part of the GGUF's name, part of the checkpoint's name, rows, columns, has a bias, heads to interleave
     projections = (
-        ("attn_q", "self_attn.q_proj", heads * head, hidden, input_bias, heads if interleaved else 0),
-        ("attn_k", "self_attn.k_proj", kv_heads * head, hidden, input_bias, kv_heads if interleaved else 0),
-        ("attn_v", "self_attn.v_proj", kv_heads * head, hidden, input_bias, 0),
-        ("attn_output", "self_attn.o_proj", hidden, heads * head, output_bias, 0),
+        ("attn_q", "self_attn.q_proj", heads * width, hidden, input_bias, heads if interleaved else 0),
+        ("attn_k", "self_attn.k_proj", kv_heads * width, hidden, input_bias, kv_heads if interleaved else 0),
+        ("attn_v", "self_attn.v_proj", kv_heads * width, hidden, input_bias, 0),
+        ("attn_output", "self_attn.o_proj", hidden, heads * width, output_bias, 0),
         ("ffn_gate", "mlp.gate_proj", ffn, hidden, mlp_bias, 0),
         ("ffn_up", "mlp.up_proj", ffn, hidden, mlp_bias, 0),
         ("ffn_down", "mlp.down_proj", hidden, ffn, mlp_bias, 0),
     )
     norms = [("attn_norm", "input_layernorm", hidden), ("ffn_norm", "post_attention_layernorm", hidden)]
     if arch == "qwen3":
-        norms += [("attn_q_norm", "self_attn.q_norm", head), ("attn_k_norm", "self_attn.k_norm", head)]
+        norms += [("attn_q_norm", "self_attn.q_norm", width), ("attn_k_norm", "self_attn.k_norm", width)]
+    embedding = "model.embed_tokens.weight"
     tensors = [
-        ExpectedTensor("token_embd.weight", (vocab, hidden), "model.embed_tokens.weight"),
+        ExpectedTensor("token_embd.weight", (vocab, hidden), embedding),
         ExpectedTensor("output_norm.weight", (hidden,), "model.norm.weight"),
     ]
-    if not tied:
-        tensors.append(ExpectedTensor("output.weight", (vocab, hidden), "lm_head.weight"))
+    if head != "shared":
+        source = "lm_head.weight" if head == "own" else embedding
+        tensors.append(ExpectedTensor("output.weight", (vocab, hidden), source))
     if rope_parameters(config)["rope_type"] == "llama3":
-        tensors.append(ExpectedTensor("rope_freqs.weight", (head // 2,), None))
+        tensors.append(ExpectedTensor("rope_freqs.weight", (width // 2,), None))
     for i in range(layers):
         ours, theirs = f"blk.{i}.", f"model.layers.{i}."
         for name, source, size in norms:
@@ -141,9 +147,14 @@ def padded(size: int, alignment: int = DEFAULT_ALIGNMENT) -> int:
     return -(-size // alignment) * alignment
 
 
-def predict(tensors: Iterable[ExpectedTensor], type_of: TypeRule, *, alignment: int = DEFAULT_ALIGNMENT) -> Prediction:
-    """The types that a mix gives the tensors, and the bytes that follow."""
-    typed = {tensor.name: (tensor, type_of(tensor.name, tensor.shape)) for tensor in tensors}
+def predict(
+    tensors: Iterable[ExpectedTensor],
+    types: Mapping[str, GGMLQuantizationType],
+    *,
+    alignment: int = DEFAULT_ALIGNMENT,
+) -> Prediction:
+    """The tensors with the types that a mix gives them by name, and the bytes that follow."""
+    typed = {tensor.name: (tensor, types[tensor.name]) for tensor in tensors}
     return Prediction(
         tensors=typed,
         parameters=sum(prod(tensor.shape) for tensor, _ in typed.values() if tensor.source),

@@ -34,6 +34,11 @@ LLAMA32_1B = {
 }
 
 
+def predicted(cfg, head, rule):
+    tensors = expected_tensors(cfg, head)
+    return predict(tensors, {tensor.name: rule(tensor.name, tensor.shape) for tensor in tensors})
+
+
 def f16(name: str, shape: tuple[int, ...]) -> T:
     return T.F32 if len(shape) == 1 else T.F16
 
@@ -53,24 +58,24 @@ def q4_k_m(name: str, shape: tuple[int, ...]) -> T:
 
 
 @pytest.mark.parametrize(
-    ("architecture", "sizes", "tied", "parameters"),
+    ("architecture", "sizes", "head", "parameters"),
     [
-        ("Qwen3ForCausalLM", QWEN3_06B, False, 751_632_384),
-        ("Qwen3ForCausalLM", QWEN3_06B, True, 596_049_920),
-        ("LlamaForCausalLM", LLAMA32_1B, False, 1_498_482_688),
-        ("Qwen2ForCausalLM", QWEN25_05B, False, 630_167_424),
+        ("Qwen3ForCausalLM", QWEN3_06B, "own", 751_632_384),
+        ("Qwen3ForCausalLM", QWEN3_06B, "shared", 596_049_920),
+        ("LlamaForCausalLM", LLAMA32_1B, "own", 1_498_482_688),
+        ("Qwen2ForCausalLM", QWEN25_05B, "own", 630_167_424),
     ],
 )
-def test_parameters_are_the_published_counts(architecture, sizes, tied, parameters):
-    assert predict(expected_tensors(config(architecture, **sizes), tied=tied), f16).parameters == parameters
+def test_parameters_are_the_published_counts(architecture, sizes, head, parameters):
+    assert predicted(config(architecture, **sizes), head, f16).parameters == parameters
 
 
 def test_bytes_are_those_of_the_files_that_the_stock_tools_wrote():
-    # The stock converter's 1,509,346,976 bytes and llama-quantize's 484,219,552 have the same keys and tensor list, so what
-    # the prediction leaves for the header must be the same number.
-    tensors = expected_tensors(config("Qwen3ForCausalLM", **QWEN3_06B), tied=False)
-    header = 1_509_346_976 - predict(tensors, f16).data_bytes
-    quantized_header = 484_219_552 - predict(tensors, q4_k_m).data_bytes
+    # The stock converter's 1,509,346,976 bytes and llama-quantize's 484,219,552 have the same keys and tensor list, so
+    # what the prediction leaves for the header must be the same number.
+    cfg = config("Qwen3ForCausalLM", **QWEN3_06B)
+    header = 1_509_346_976 - predicted(cfg, "own", f16).data_bytes
+    quantized_header = 484_219_552 - predicted(cfg, "own", q4_k_m).data_bytes
     assert 5_900_000 < header < 6_000_000
     assert quantized_header == header
 
@@ -79,7 +84,7 @@ def test_types_and_padding_add_up_by_hand():
     # hidden 64: a norm is 256 bytes, a Q8_0 row of 64 is 2 blocks of 34 bytes, so 3 rows are 204, padded to 224.
     cfg = config("LlamaForCausalLM", hidden_size=64, intermediate_size=64, num_hidden_layers=1, num_attention_heads=1,
                  num_key_value_heads=1, vocab_size=3)  # fmt: skip
-    prediction = predict(expected_tensors(cfg, tied=True), lambda n, s: T.F32 if len(s) == 1 else T.Q8_0)
+    prediction = predicted(cfg, "shared", lambda n, s: T.F32 if len(s) == 1 else T.Q8_0)
     assert prediction.data_bytes == 3 * 256 + 224 + 7 * 64 * 68
     assert prediction.parameters == 3 * 64 + 3 * 64 + 7 * 64 * 64
 
@@ -88,13 +93,13 @@ def test_types_and_padding_add_up_by_hand():
 @pytest.mark.parametrize("tied", [True, False])
 def test_every_tensor_of_a_checkpoint_has_its_place(architecture, tied):
     cfg = config(architecture, tie_word_embeddings=tied)
-    assert {t.source: t.shape for t in expected_tensors(cfg, tied=tied)} == tensor_shapes(cfg)
+    assert {t.source: t.shape for t in expected_tensors(cfg, "shared" if tied else "own")} == tensor_shapes(cfg)
 
 
 def test_a_configuration_without_a_size_is_refused():
     cfg = config("LlamaForCausalLM", intermediate_size=None)
     with pytest.raises(Refused, match="intermediate_size"):
-        expected_tensors(cfg, tied=True)
+        expected_tensors(cfg, "shared")
 
 
 def test_megabytes_and_mebibytes_are_both_named():
