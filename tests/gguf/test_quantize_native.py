@@ -1,4 +1,5 @@
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -14,7 +15,6 @@ from draftmill.outcome import Refused
 from tests.gguf.quantize_models import write_model, write_smollm2
 from tests.support.stock import llama_quantize
 
-HEADS = ("output.weight", "token_embd.weight")
 MODELS = {
     "qwen3-256-untied-gqa2": {"layers": 8},
     "qwen3-1024-gqa2-bf16": {"hidden": 1024, "heads": 16, "kv_heads": 8, "layers": 3, "ffn": 768, "dtype": "BF16"},
@@ -66,15 +66,16 @@ def facts(tensor: gguf.ReaderTensor) -> tuple[str, int, int, bytes]:
 def test_all_types_give_the_file_that_llama_quantize_writes(tmp_path, model):
     source = tmp_path / "source.gguf"
     write_model(source, **MODELS[model])
+    head = "token_embd.weight" if MODELS[model].get("tied") else "output.weight"
     # What only 80 layers show is in the K mixes.
     for kind in ("Q4_K_M", "Q5_K_M") if MODELS[model].get("layers") == 80 else MIXES:
         theirs, ours = tmp_path / f"stock-{kind}.gguf", tmp_path / f"{kind}.gguf"
         printed = stock(source, theirs, kind)
         done = quantize_native(source, ours, kind)
         assert_same_file(ours, theirs)
+        told, announced = {f.tensor for f in done.fallbacks}, set(re.findall(r"(\S+)\s+- ncols", printed))
         # Where a K type's block does not divide the head's rows the tool takes Q8_0 at once and says nothing.
-        quiet = [f for f in done.fallbacks if (f.wanted, f.got) == ("Q6_K", "Q8_0") and f.tensor in HEADS]
-        assert len(done.fallbacks) - printed.count("falling back to") == (len(quiet) if "_K" in kind else 0)
+        assert announced <= told <= announced | {head}
 
 
 @pytest.mark.stock
@@ -224,7 +225,7 @@ def test_memory_stays_below_500_mb_with_a_matrix_of_151936_by_1024(tmp_path):
     writer.write_kv_data_to_file()
     writer.write_ti_data_to_file()
     writer.close()
-    os.truncate(source, source.stat().st_size + 151936 * 1024 * 2)
+    os.truncate(source, -(-source.stat().st_size // 32) * 32 + 151936 * 1024 * 2)
     program = (
         "import resource, sys; from pathlib import Path\n"
         "from draftmill.gguf.quantize_native import quantize_native\n"
@@ -233,7 +234,7 @@ def test_memory_stays_below_500_mb_with_a_matrix_of_151936_by_1024(tmp_path):
         "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
     )
     done = subprocess.run(
-        [sys.executable, "-c", program, source, tmp_path / "t.gguf"], capture_output=True, text=True, check=True
+        [sys.executable, "-c", program, source, tmp_path / "t.gguf"], stdout=subprocess.PIPE, text=True, check=True
     )
     assert int(done.stdout) * 1024 < 500e6
     assert not np.fromfile(tmp_path / "t.gguf", np.uint8)[-210 * 100 :].any()
