@@ -9,14 +9,23 @@ from flows.runners.docker import DockerRunner
 from flows.runners.process import ProcessRunner
 from flows.runners.runner import GIB, Limits, Runner
 from jobs.contract import Result
+from tests.gguf.quantize_models import write_model
 from tests.support.checkpoints import write_checkpoint
-from tests.support.engine import jobs_image
+from tests.support.engine import jobs_image, stock_image
 from tests.support.hub_server import write_mirror
 from tests.support.inputs import qwen3_tokenizer
 
 pytestmark = pytest.mark.docker
 Make = Callable[[], Runner]
+QUANTIZE = {"type": "Q4_K_M", "quantizer": "native", "name": "tiny-Q4_K_M", "threads": 2}
 RUNNERS: dict[str, Make] = {"process": ProcessRunner, "docker": DockerRunner}
+
+
+def _tiny_gguf(tmp_path: Path) -> Path:
+    folder = tmp_path / "gguf"
+    folder.mkdir()
+    write_model(folder / "tiny-F16.gguf")
+    return folder
 
 
 def _ran(tmp_path: Path, job: str, *, network: bool = False, **given: Any) -> tuple[Result, Path]:
@@ -82,3 +91,29 @@ def test_a_borrowed_tokenizer_is_the_same_from_both_runners(tmp_path: Path) -> N
     )
     assert result.outcome == "ok"
     assert "proof.json" in {output.path for output in result.outputs}
+
+
+def test_native_quantizing_gives_the_same_bytes_from_both_runners(tmp_path: Path) -> None:
+    result, _ = _ran(tmp_path, "quantize", inputs={"gguf": _tiny_gguf(tmp_path)}, parameters=QUANTIZE)
+    assert [output.path for output in result.outputs] == ["tiny-Q4_K_M.gguf"]
+
+
+@pytest.mark.stock
+@pytest.mark.slow
+def test_the_stock_image_quantizes_to_the_bytes_of_the_native_job(tmp_path: Path) -> None:
+    stock_image()
+    gguf = _tiny_gguf(tmp_path)
+    native, _ = _ran(tmp_path, "quantize", inputs={"gguf": gguf}, parameters=QUANTIZE)
+    folder = tmp_path / "stock"
+    folder.mkdir()
+    stock = DockerRunner().run(
+        "quantize",
+        folder,
+        inputs={"gguf": gguf},
+        parameters=QUANTIZE | {"quantizer": "stock"},
+        secrets={},
+        limits=Limits(memory_bytes=1 * GIB, timeout_s=120),
+        events=lambda event: None,
+    )
+    assert stock.outputs == native.outputs
+    assert [tool.name for tool in stock.tools] == ["llama-quantize"]
