@@ -70,7 +70,7 @@ def convert_native(
 
     Raises Refused with what is wrong with the model or tokenizer (codes convert.*); then `out` is not there.
     """
-    from gguf import MODEL_ARCH_NAMES, GGUFType, GGUFWriter, LlamaFileType
+    from gguf import GGUFType, GGUFWriter, LlamaFileType
 
     kind = outtype.upper()
     file_type = {"F16": LlamaFileType.MOSTLY_F16, "BF16": LlamaFileType.MOSTLY_BF16, "F32": LlamaFileType.ALL_F32}[kind]
@@ -79,16 +79,15 @@ def convert_native(
     planned = plan_tensors(read_checkpoint(model), hp, kind)
     weights = sum(prod(tensor.shape) for tensor in planned)
 
-    assert hp.architecture in MODEL_ARCH_NAMES.values()  # noqa: S101 - ours to get right
     writer = GGUFWriter(None, hp.architecture)
     _add_tensors(writer, planned)
     writer.add_type(GGUFType.MODEL)
     describe(provenance, weights, model).set_gguf_meta_model(writer)
+    converter = f"native {draftmill.__version__}"
+    add_own_keys(writer, own_keys(provenance, converter, config))
     add_hyperparameters(writer, hp, int(file_type))
     with merged_folder(model, tokenizer) as folder:
         add_vocabulary(writer, folder, hp)
-    converter = f"native {draftmill.__version__}"
-    add_own_keys(writer, own_keys(provenance, converter, config))
 
     partial = out.with_name(out.name + ".partial")
     try:

@@ -4,6 +4,7 @@ Keys: ggml's docs/gguf.md and gguf-py/gguf/constants.py. The group draftmill.*: 
 file), `recipe` (digest of the recipe in the manifest), `source.commit`, `pard_token` (a PARD draft's mask id).
 """
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,10 @@ from draftmill.outcome import Refusal, Refused
 if TYPE_CHECKING:
     from gguf import GGUFWriter, Metadata
 
+ORIGIN = re.compile(
+    r"draftmill\.|general\.(?!architecture$|type$|file_type$|quantization_version$|alignment$|sampling\.)"
+)
+"""Keys that say where a file comes from; the two converters may differ in these and no others."""
 HUB = "https://huggingface.co"
 _GENERATION_CONFIG_LIMIT = 1 << 20
 _SAMPLING = {
