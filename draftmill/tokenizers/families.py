@@ -75,6 +75,7 @@ class Family:
     model_types, vocab_sizes, eos: what a config.json of the family can say (eos: any of these ids).
     known: id -> text by which it is told from its relatives. highest: its highest id.
     texts_sha256: digest of the id -> text map, by `evidence`. files: sha256 of tokenizer.json files known to be its.
+    scaled_rope: whether its configs can say rope_type "llama3" (Llama 3 itself came before that).
     named_only: a relative that shares another family's config, so that only metadata can say that it is meant.
     """
 
@@ -89,6 +90,7 @@ class Family:
     texts_sha256: str | None = None
     evidence: Literal["measured", "derived"] | None = None
     files: frozenset[str] = field(default_factory=frozenset)
+    scaled_rope: bool = True
     named_only: bool = False
 
     def difference(self, vocabulary: Vocabulary) -> Difference | None:
@@ -210,6 +212,7 @@ FAMILIES = (
         texts_sha256="90a7624c87fdb79644e28e0588ba1a0fbe50682bd0f8a5989b2a81e92936405e",
         evidence="measured",
         files=frozenset({"e134af98b985517b4f068e3755ae90d4e9cd2d45d328325dc503f1c6b2d06cc7"}),
+        scaled_rope=False,
     ),
 )
 """Distils first: their base models' names contain the names of the families they descend from.
@@ -233,7 +236,8 @@ def declared(
     """The families that a draft without tokenizer can belong to.
 
     Its metadata decides (base_models of its card, then config's _name_or_path); without a known name there, model_type,
-    vocab_size and the eos ids do, without the relatives that have to be named. Empty: nothing here knows such a model.
+    vocab_size, the eos ids and the rope do, without the relatives that have to be named. Empty: nothing here knows such
+    a model.
     """
     names = [*base_models, config.get("_name_or_path")]
     for name in names:
@@ -250,5 +254,12 @@ def declared(
         and str(model_type) in family.model_types
         and vocab_size in family.vocab_sizes
         and said <= family.eos
+        and (family.scaled_rope or not _has_scaled_rope(config))
     )
     return Declared(possible, f"model_type {model_type}, vocab_size {vocab_size}, eos {sorted(said)}")
+
+
+def _has_scaled_rope(config: Mapping[str, Any]) -> bool:
+    """Whether the config asks for Llama 3.1's rope scaling (transformers 5 renamed the key)."""
+    ropes = [config.get("rope_scaling"), config.get("rope_parameters")]
+    return any(isinstance(rope, dict) and "llama3" in (rope.get("rope_type"), rope.get("type")) for rope in ropes)

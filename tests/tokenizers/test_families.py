@@ -16,6 +16,17 @@ CASES: list[tuple[dict[str, Any], list[str], list[str]]] = [
     (QWEN2 | {"vocab_size": 152064}, [], ["Qwen2.5"]),
     (LLAMA, [], ["Llama-3.1 (also 3.2 and 3.3)"]),
     (LLAMA | {"eos_token_id": 128001}, [], ["Llama-3.1 (also 3.2 and 3.3)", "Llama-3"]),
+    (LLAMA | {"eos_token_id": 128009, "rope_scaling": {"rope_type": "llama3"}}, [], ["Llama-3.1 (also 3.2 and 3.3)"]),
+    (
+        LLAMA | {"eos_token_id": 128009, "rope_parameters": {"rope_type": "llama3"}},
+        [],
+        ["Llama-3.1 (also 3.2 and 3.3)"],
+    ),
+    (
+        LLAMA | {"eos_token_id": 128009, "rope_scaling": {"type": "linear"}},
+        [],
+        ["Llama-3.1 (also 3.2 and 3.3)", "Llama-3"],
+    ),
     (QWEN3 | {"_name_or_path": "Qwen/Qwen3-0.6B"}, [], ["Qwen3"]),
     (
         QWEN3 | {"_name_or_path": "Qwen/Qwen3-0.6B"},
