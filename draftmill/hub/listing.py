@@ -25,7 +25,7 @@ TOKENIZER = (
     "chat_template.jinja",
     "tokenizer.model",
 )
-LICENCES = ("LICENSE*", "LICENCE*", "NOTICE*", "USE_POLICY*", "README.md")
+LICENCES = ("LICENSE*", "LICENCE*", "COPYING*", "NOTICE*", "USE_POLICY*", "README.md")
 # *.py and *.bin are taken so that intake sees, and judges, what the repository really is.
 WEIGHTS = ("generation_config.json", "*.safetensors", "*.safetensors.index.json", "*.bin", "*.bin.index.json", "*.py")
 PATTERNS: dict[Selection, tuple[str, ...]] = {

@@ -15,6 +15,8 @@ from draftmill.hub.patience import Patience, Pause, Retry
 from draftmill.outcome import InputOutput, Refusal, Refused, Temporary
 from draftmill.progress import Progress
 
+WRONG_BYTES = frozenset({"hub.digest", "hub.too_long"})
+
 
 class Files(Protocol):
     """Gives a file's bytes from an offset: (where they really start, the bytes)."""
@@ -106,11 +108,12 @@ class Transfer:
             except Retry as retry:
                 if retry.start_over:
                     self._start_over(stream)
+                self._spliced = self._checksum.count > 0
                 patience.wait(retry, progressed=self._checksum.count > furthest)
                 furthest = max(furthest, self._checksum.count)
                 self._check_stop()
-            except Refused:
-                if not self._spliced:
+            except Refused as refused:
+                if not self._spliced or refused.code not in WRONG_BYTES:
                     raise
                 self._start_over(stream)
 
@@ -129,7 +132,6 @@ class Transfer:
                 self.received += len(chunk)
                 self._together.tally.add(len(chunk))
         if self._checksum.count < self.file.size:
-            self._spliced = True
             sentence = (
                 f"{self.file.path} ended after {self._checksum.count:,} of {self.file.size:,} bytes. Run it once more."
             )

@@ -129,11 +129,26 @@ def test_all_wrong_files_are_named_together_and_the_right_ones_arrive(run: Run) 
     assert [path.name for path in run.out.iterdir()] == [WEIGHTS]
 
 
-def test_wrong_bytes_in_a_continued_body_are_fetched_once_more_in_one_piece(run: Run) -> None:
-    run.hub.faults += [Fault("short", WEIGHTS, after=1_000_000), Fault("corrupt", WEIGHTS, after=2_000_000)]
+@pytest.mark.parametrize("kind", ["short", "truncate"])
+def test_wrong_bytes_in_a_continued_body_are_fetched_once_more_in_one_piece(run: Run, kind: str) -> None:
+    run.hub.faults += [Fault(kind, WEIGHTS, after=1_000_000), Fault("corrupt", WEIGHTS, after=2_000_000)]
     run.download()
     assert run.is_whole()
+    first, second, third = run.ranges()
+    assert (first, third) == (None, None)
+    assert second is not None
+
+
+def test_wrong_bytes_that_stay_wrong_are_refused_after_one_more_fetch(run: Run) -> None:
+    run.hub.faults += [Fault("short", WEIGHTS, after=1_000_000), Fault("corrupt", WEIGHTS, None, after=2_000_000)]
+    run.ends_with(Refused, "hub.digest")
     assert run.ranges() == [None, "bytes=1000000-", None]
+
+
+def test_a_file_that_vanishes_midway_is_not_asked_for_again(run: Run) -> None:
+    run.hub.faults += [Fault("short", WEIGHTS, after=1_000_000), Fault("status", WEIGHTS, None, status=404)]
+    run.ends_with(Refused, "hub.file_missing")
+    assert run.ranges() == [None, "bytes=1000000-"]
 
 
 def test_more_bytes_than_listed_are_refused(run: Run) -> None:
