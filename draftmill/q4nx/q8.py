@@ -1,0 +1,63 @@
+"""Q8 chunks of 8704 bytes: weight = scale x code, signed 8-bit codes, in one of two orders that the file does not tell.
+
+Layout (q4nx.md, section 3.4), i = 32 g + r: bf16 scales at 2 i; codes at 512 + 32 c + r (column-major) or at
+512 + 4096 (r // 16) + 16 c + r mod 16 (half-split). The wrong order decodes to noise, so a caller names it.
+"""
+
+from functools import partial
+
+import numpy as np
+
+from draftmill.q4nx.fitting import bf16_factors, grouped
+from draftmill.q4nx.tiles import COLUMNS, ROWS, TileCodec, apply_groups, bf16_plane, by_group, by_row, to_bf16
+
+CHUNK_BYTES = 8704
+_CODES = 512
+
+
+def groups(chunks: np.ndarray) -> tuple[np.ndarray, None]:
+    """Scales, float32 [..., 32, 8]; nothing is added."""
+    return by_row(bf16_plane(chunks, 0, _CODES)), None
+
+
+def _bands(chunks: np.ndarray, bands: int) -> np.ndarray:
+    """Codes int8 [..., bands, 256, rows of a band]: one band is the column-major order, two are the half-split."""
+    return chunks[..., _CODES:].view(np.int8).reshape(*chunks.shape[:-1], bands, COLUMNS, ROWS // bands)
+
+
+def _pack(bands: int, scales: np.ndarray, codes: np.ndarray) -> np.ndarray:
+    lead = codes.shape[:-2]
+    chunks = np.empty((*lead, CHUNK_BYTES), np.uint8)
+    chunks[..., :_CODES].view("<u2")[...] = by_group(scales)
+    _bands(chunks, bands)[...] = codes.reshape(*lead, bands, ROWS // bands, COLUMNS).swapaxes(-1, -2)
+    return chunks
+
+
+def _decode(bands: int, chunks: np.ndarray, out: np.ndarray) -> None:
+    codes = np.ascontiguousarray(_bands(chunks, bands).swapaxes(-1, -2))
+    apply_groups(codes.reshape(*chunks.shape[:-1], ROWS, COLUMNS), *groups(chunks), out)
+
+
+def _decode_rows(bands: int, chunks: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    each = np.arange(len(chunks))
+    codes = _bands(chunks, bands)[each, rows * bands // ROWS, :, rows % (ROWS // bands)]
+    out = np.empty((len(chunks), COLUMNS), np.float32)
+    apply_groups(codes, groups(chunks)[0][each, rows], None, out)
+    return out
+
+
+def _encode(bands: int, values: np.ndarray) -> np.ndarray:
+    x = grouped(values)
+    scales = bf16_factors(x)
+    codes = np.clip(np.rint(x / scales[..., None]), -127, 127).astype(np.int8)
+    return _pack(bands, to_bf16(scales), codes.reshape(values.shape))
+
+
+def _codec(bands: int) -> TileCodec:
+    return TileCodec(
+        CHUNK_BYTES, partial(_decode, bands), partial(_decode_rows, bands), partial(_encode, bands), groups
+    )
+
+
+COLUMN_MAJOR = _codec(1)
+HALF_SPLIT = _codec(2)

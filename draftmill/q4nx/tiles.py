@@ -1,0 +1,86 @@
+"""The tile that all packed encodings share, and what a codec of one can do.
+
+A tile is 32 rows x 256 columns; its columns fall into 8 groups of 32. r is the row in the tile, c the column and
+g = c // 32. Arrays of per-group values have the file's order [..., 8 groups, 32 rows] until `by_row` turns them.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+ROWS = 32
+COLUMNS = 256
+GROUP = 32
+GROUPS = COLUMNS // GROUP
+
+
+@dataclass(frozen=True)
+class TileCodec:
+    """One packed encoding.
+
+    decode(chunks, out): chunks uint8 [..., chunk_bytes] -> out float32 [..., 32, 256], which may be strided.
+    decode_rows(chunks, rows): chunks [m, chunk_bytes] and the row in each tile, int [m] -> float32 [m, 256].
+    encode(values): finite float32 [..., 32, 256] -> chunks uint8 [..., chunk_bytes].
+    groups(chunks): the factors the arithmetic uses, float32 [..., 32, 8] each: what a code is multiplied by, and
+    what is added then (None where the encoding adds nothing).
+    """
+
+    chunk_bytes: int
+    decode: Callable[[np.ndarray, np.ndarray], None]
+    decode_rows: Callable[[np.ndarray, np.ndarray], np.ndarray]
+    encode: Callable[[np.ndarray], np.ndarray]
+    groups: Callable[[np.ndarray], tuple[np.ndarray, np.ndarray | None]]
+
+
+def from_bf16(bits: np.ndarray) -> np.ndarray:
+    """float32 of bfloat16 bits (uint16): the bits, shifted up by 16."""
+    return np.left_shift(bits, 16, dtype=np.uint32).view(np.float32)
+
+
+def to_bf16(values: np.ndarray) -> np.ndarray:
+    """uint16 bits of the bfloat16 nearest to finite float32 values, ties to even."""
+    bits = values.view(np.uint32)
+    return ((bits + (0x7FFF + ((bits >> 16) & 1))) >> 16).astype(np.uint16)
+
+
+def bf16_plane(chunks: np.ndarray, begin: int, end: int) -> np.ndarray:
+    """The bfloat16 values in bytes [begin, end) of each chunk, as float32 [..., (end - begin) / 2]."""
+    return from_bf16(chunks[..., begin:end].view("<u2"))
+
+
+def by_row(plane: np.ndarray) -> np.ndarray:
+    """[..., 256] in the file's group-major order -> [..., 32 rows, 8 groups], contiguous."""
+    return np.ascontiguousarray(plane.reshape(*plane.shape[:-1], GROUPS, ROWS).swapaxes(-1, -2))
+
+
+def by_group(values: np.ndarray) -> np.ndarray:
+    """The inverse of `by_row`: [..., 32 rows, 8 groups] -> [..., 256]."""
+    return values.swapaxes(-1, -2).reshape(*values.shape[:-2], GROUPS * ROWS)
+
+
+def nibble_rows(packed: np.ndarray) -> np.ndarray:
+    """Bytes [..., 256 columns, b] of two rows each, low half first -> codes uint8 [..., 2 b rows, 256 columns]."""
+    turned = np.ascontiguousarray(packed.swapaxes(-1, -2))
+    codes = np.empty((*turned.shape[:-1], 2, COLUMNS), np.uint8)
+    np.bitwise_and(turned, 15, out=codes[..., 0, :])
+    np.right_shift(turned, 4, out=codes[..., 1, :])
+    return codes.reshape(*turned.shape[:-2], 2 * turned.shape[-2], COLUMNS)
+
+
+def packed_nibbles(codes: np.ndarray) -> np.ndarray:
+    """The inverse of `nibble_rows`: codes uint8 [..., rows, 256] -> bytes [..., 256, rows / 2]."""
+    turned = codes.swapaxes(-1, -2)
+    return turned[..., 0::2] | turned[..., 1::2] << 4
+
+
+def apply_groups(codes: np.ndarray, scales: np.ndarray, minimums: np.ndarray | None, out: np.ndarray) -> None:
+    """out = code x scale, rounded to float32, then + minimum, rounded: the order that fixes the last bit.
+
+    codes integer [..., 32, 256], scales and minimums float32 [..., 32, 8], out float32 [..., 32, 256].
+    """
+    grouped = out.reshape(*out.shape[:-1], GROUPS, GROUP)
+    with np.errstate(invalid="ignore", over="ignore"):
+        np.multiply(codes.reshape(*codes.shape[:-1], GROUPS, GROUP), scales[..., None], out=grouped)
+        if minimums is not None:
+            np.add(grouped, minimums[..., None], out=grouped)
