@@ -1,5 +1,8 @@
 """Our K-quant kernels against ggml's own routine, bit for bit, on blocks that are chosen to be awkward."""
 
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 
 import numpy as np
@@ -97,6 +100,16 @@ def test_the_comparison_sees_a_change_of_one_unit_in_the_last_place(kind):
     values = np.random.default_rng(0).standard_normal(1 << 16, np.float32)
     nudged = np.nextafter(values, F(9))
     assert (ENCODERS[kind](values) != load_library().quantize(kind, nudged)).any()
+
+
+def test_kernels_compile_where_no_cache_can_be_written():
+    program = "import numpy as n; from draftmill.gguf.quantize_lanes import nearest as f; print(f(n.float32(-2.5)))"
+    # The only locator that is left serves zipped packages, so there is no folder.
+    environment = os.environ | {"NUMBA_CACHE_LOCATOR_CLASSES": "_ZipCacheLocator"}
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=environment, stdout=subprocess.PIPE, text=True, check=True
+    )
+    assert done.stdout == "-2\n"
 
 
 @pytest.fixture

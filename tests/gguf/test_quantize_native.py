@@ -17,9 +17,9 @@ from tests.support.stock import llama_quantize
 
 MODELS = {
     "qwen3-256-untied-gqa2": {"layers": 8},
-    "qwen3-1024-gqa2-bf16": {"hidden": 1024, "heads": 16, "kv_heads": 8, "layers": 3, "ffn": 768, "dtype": "BF16"},
+    "qwen3-1024-gqa2-bf16": {"hidden": 1024, "heads": 16, "kv_heads": 8, "layers": 1, "ffn": 768, "dtype": "BF16"},
     "qwen3-80-layers": {"layers": 80, "heads": 8, "kv_heads": 1, "head": 32, "ffn": 256, "tied": True},
-    "qwen2-896-gqa7": {"architecture": "qwen2", "hidden": 896, "heads": 14, "kv_heads": 2, "layers": 3, "ffn": 1024},
+    "qwen2-896-gqa7": {"architecture": "qwen2", "hidden": 896, "heads": 14, "kv_heads": 2, "layers": 2, "ffn": 512},
     "qwen2-256-16-layers-gqa8": {"architecture": "qwen2", "layers": 16, "heads": 8, "kv_heads": 1, "head": 32},
     "qwen2-80-layers-gqa8": {
         "architecture": "qwen2", "layers": 80, "heads": 8, "kv_heads": 1, "head": 32, "ffn": 256, "tied": True,
@@ -67,8 +67,8 @@ def test_all_types_give_the_file_that_llama_quantize_writes(tmp_path, model):
     source = tmp_path / "source.gguf"
     write_model(source, **MODELS[model])
     head = "token_embd.weight" if MODELS[model].get("tied") else "output.weight"
-    # What only 80 layers show is in the K mixes.
-    for kind in ("Q4_K_M", "Q5_K_M") if MODELS[model].get("layers") == 80 else MIXES:
+    # What only 80 layers show is in this mix.
+    for kind in ["Q4_K_M"] if MODELS[model].get("layers") == 80 else MIXES:
         theirs, ours = tmp_path / f"stock-{kind}.gguf", tmp_path / f"{kind}.gguf"
         printed = stock(source, theirs, kind)
         done = quantize_native(source, ours, kind)
