@@ -117,9 +117,9 @@ class JobCache:
         write_json(last, json.dumps(key.fields()))
         return Finished(folder, result)
 
-    def drop(self, key: JobKey, unfinished: Path, result: Result) -> None:
-        """Removes what a job that did not end well left, except what it can go on with."""
-        if result.outcome == "refused" or key.job not in RESUMES:
+    def drop(self, unfinished: Path, result: Result) -> None:
+        """Removes what a refused job left. What a broken one left stays for whoever looks into it, until the next try."""
+        if result.outcome == "refused":
             shutil.rmtree(unfinished)
 
     def _last(self, job: str, subject: str) -> Path:

@@ -110,7 +110,7 @@ class Chain:
                     )
                     display.ended(step.title, result.outcome)
                     if result.outcome != "ok":
-                        self.cache.drop(key, folder, result)
+                        self.cache.drop(folder, result)
                         raise JobEnded(step.title, result)
                     done = Done(
                         step.title, key.digest, self.cache.keep(key, folder, result, step.subject), False, reason

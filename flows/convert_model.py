@@ -12,7 +12,10 @@ from prefect.cache_policies import NO_CACHE
 from prefect.states import Completed, State
 
 from draftmill.catalogue.donors import donor_of
+from draftmill.digest import sha256_file
+from draftmill.gguf.mixes import MIXES
 from draftmill.gguf.naming import gguf_name
+from draftmill.gguf.quantize_native import unknown_type
 from draftmill.outcome import Refused
 from draftmill.store.interface import Store
 from draftmill.store.manifest import recipe_digest
@@ -33,6 +36,7 @@ from flows.stock_tools import StockTools
 
 JOBS = ("download", "intake", "tokenizer", "convert", "quantize", "check")
 TOKENIZER = "tokenizer.json"
+RECIPE_FIELDS = {"base", "quants", "converter", "quantizer", "name", "licence", "licence_statement"}
 
 
 def _worth_retrying(_task: Any, _run: Any, state: State[Any]) -> bool:
@@ -91,6 +95,8 @@ def _convert(order: Order, chain: Chain, steps: Steps) -> Ending:
     def do(step: Step) -> Done:
         return run_job.with_options(task_run_name=step.title)(chain, step)
 
+    if order.quantizer == "native" and (unknown := [quant for quant in order.quants if quant not in MIXES]):
+        raise Refused(*(unknown_type(quant) for quant in unknown))
     store = open_store(order.store)
     ready_store(store, order.work / "probes")
     listing: Listing = do(steps.resolve(order.ref, "model")).facts["listing"]
@@ -116,7 +122,7 @@ def _convert(order: Order, chain: Chain, steps: Steps) -> Ending:
     tokenizer = do(steps.tokenizer(model, donor_files, listing, donor))
     encodings = [order.base, *(quant for quant in order.quants if quant != order.base)]
     names = {encoding: gguf_name(entry, weights, encoding) for encoding in encodings}
-    terms = terms_of_order(order, listing, model.finished.out, list(names.values()))
+    terms = terms_of_order(order, listing, donor, model.finished.out, list(names.values()))
     provenance = {
         "name": entry.partition("/")[2],
         "repo": listing["repo"],
@@ -159,9 +165,9 @@ def _donor_of(order: Order, listing: Listing) -> str | None:
 def _parameters(order: Order) -> dict[str, Any]:
     """What was asked for, as far as it changes what is made."""
     stock = StockTools(order)
-    parameters: dict[str, Any] = order.model_dump(
-        mode="json", include={"base", "quants", "converter", "quantizer", "name"}
-    )
+    parameters: dict[str, Any] = order.model_dump(mode="json", include=RECIPE_FIELDS)
+    if order.licence_files:
+        parameters["licence_files"] = {path.name: sha256_file(path) for path in order.licence_files}
     if order.converter == "stock":
         parameters |= stock.converter_digest()
     if order.quantizer == "stock":

@@ -38,7 +38,7 @@ class Terms:
     files: dict[str, Path]
 
 
-def terms_of_order(order: Order, listing: Listing, model: Path, models: Sequence[str]) -> Terms:
+def terms_of_order(order: Order, listing: Listing, donor: Listing | None, model: Path, models: Sequence[str]) -> Terms:
     """Raises Refused when the licence's terms cannot be met: before the long work, since nothing could be published.
 
     model: the downloaded folder; models: names of the GGUF files to come.
@@ -51,7 +51,9 @@ def terms_of_order(order: Order, listing: Listing, model: Path, models: Sequence
     findings = refusals(
         licence=identifier,
         statement=order.licence_statement,
-        lineage=[name for name in (listing["repo"], *listing["base_models"]) if name],
+        lineage=[
+            name for given in (listing, donor) if given for name in (given["repo"], *given["base_models"]) if name
+        ],
         source_files=[f["path"] for f in listing["files"]],
         files=files,
         models=models,

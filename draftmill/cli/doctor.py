@@ -17,11 +17,12 @@ from urllib.parse import urlsplit
 
 import typer
 from rich.console import Console
-from rich.table import Table
+from rich.markup import escape
 
 State = Literal["ok", "missing", "optional"]
 DEFAULT_HUB = "https://huggingface.co"
 TIMEOUT_S = 5
+COLOURS = {"ok": "green", "missing": "red", "optional": "yellow"}
 
 
 @dataclass(frozen=True)
@@ -54,8 +55,6 @@ def check_python() -> Iterator[Finding]:
 def check_hub() -> Iterator[Finding]:
     endpoint = os.environ.get("HF_ENDPOINT", DEFAULT_HUB)
     token = "a token is given" if os.environ.get("HF_TOKEN") else "no HF_TOKEN: gated repositories stay closed"
-    if os.environ.get("DRAFTMILL_MIRROR"):
-        endpoint = os.environ["DRAFTMILL_MIRROR"]
     if endpoint.startswith("file://"):
         folder = Path(urlsplit(endpoint).path)
         state: State = "ok" if folder.is_dir() else "missing"
@@ -69,7 +68,7 @@ def check_hub() -> Iterator[Finding]:
     except urllib.error.HTTPError:
         pass  # an answer is an answer
     except (OSError, ValueError) as error:
-        mend = "set HF_ENDPOINT to a hub that is reached, or DRAFTMILL_MIRROR=file:///folder for a closed network"
+        mend = "set HF_ENDPOINT to a hub that is reached, or to file:///folder of a mirror"
         yield Finding("hub", "missing", f"{endpoint} does not answer: {getattr(error, 'reason', error)}", mend)
         return
     yield Finding("hub", "ok", f"{endpoint} answers; {token}")
@@ -152,12 +151,11 @@ def doctor(as_json: bool = typer.Option(False, "--json", help="JSON on standard 
     if as_json:
         typer.echo(json.dumps([asdict(finding) for finding in findings], indent=1))
     else:
-        table = Table(box=None, pad_edge=False)
-        for heading in ("part", "", "what", "how to mend"):
-            table.add_column(heading, overflow="fold")
-        marks = {"ok": "[green]ok[/green]", "missing": "[red]missing[/red]", "optional": "[yellow]optional[/yellow]"}
+        console = Console(soft_wrap=True)
         for finding in findings:
-            table.add_row(finding.part, marks[finding.state], finding.what, finding.mend)
-        Console(soft_wrap=False).print(table)
+            mark = f"[{COLOURS[finding.state]}]{finding.state:<8}[/]"
+            console.print(f"{mark} {finding.part:<8} {escape(finding.what)}")
+            if finding.mend:
+                console.print(f"{'':<18}mend: {escape(finding.mend)}")
     if any(finding.state == "missing" for finding in findings):
         raise typer.Exit(1)

@@ -60,7 +60,7 @@ def test_what_a_killed_run_left_is_emptied_unless_the_job_goes_on_with_it(tmp_pa
             assert (folder / "leftover").exists() == kept
 
 
-def test_a_refused_job_leaves_nothing_and_a_broken_download_what_it_has(tmp_path: Path) -> None:
+def test_a_refused_job_leaves_nothing_and_a_broken_one_what_it_has(tmp_path: Path) -> None:
     cache = JobCache(tmp_path)
     download = JobKey("download", "code", {}, {})
     broken = Result(job="download", outcome="failed", exit_code=75)
@@ -68,7 +68,7 @@ def test_a_refused_job_leaves_nothing_and_a_broken_download_what_it_has(tmp_path
     for result, kept in ((broken, True), (refused, False)):
         with cache.claim(download) as folder:
             (folder / "a.partial").write_text("x")
-            cache.drop(download, folder, result)
+            cache.drop(folder, result)
             assert folder.exists() == kept
 
 
