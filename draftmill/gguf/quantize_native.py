@@ -46,6 +46,8 @@ def quantize_native(
 ) -> Quantized:
     """Writes `target` from an F16, BF16 or F32 GGUF; the bytes are those of llama-quantize b11669.
 
+    (Except where general.alignment is not 32: that version pads to 32 all the same, which nothing can read.)
+
     threads: None for one a usable core. fast: False keeps to ggml's own routines. progress counts source bytes.
     Raises Refused (all findings), BadConfiguration where ggml cannot be had, OSError. Nothing is left at `target` then.
     """

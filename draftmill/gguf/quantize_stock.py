@@ -107,6 +107,7 @@ def quantize_stock(
             )
         if status or not beside.is_file():
             raise _failure(kind, status, lines)
+        _require_whole(beside)
         with beside.open("rb+") as file:
             os.fsync(file.fileno())
         beside.rename(target)
@@ -114,6 +115,17 @@ def quantize_stock(
         beside.unlink(missing_ok=True)
     versions = (match[1] or match[2] for line in lines if (match := _VERSION.match(line)))
     return StockQuantized(parse_fallbacks(lines), next(versions, ""), "\n".join(lines))
+
+
+def _require_whole(path: Path) -> None:
+    """b11669 pads tensors to 32 bytes even where the file's own general.alignment says other, and exits with 0."""
+    try:
+        read_header(path)
+    except Refused as refused:
+        raise MillError(
+            f"llama-quantize ended well but its file cannot be read ({refused.refusals[0]}); use --quantizer native.",
+            code="quantize.stock_unreadable",
+        ) from refused
 
 
 def parse_fallbacks(lines: Sequence[str]) -> tuple[Fallback, ...]:

@@ -26,10 +26,13 @@ def write_model(
     vocab: int = 300,
     tied: bool = False,
     dtype: str = "F16",
+    alignment: int | None = None,
     replace: dict[str, np.ndarray] | None = None,
 ) -> None:
     """Weights are normal, 0.05 wide. `replace` gives a tensor's float32 values."""
     writer = gguf.GGUFWriter(path, architecture)
+    if alignment:
+        writer.add_custom_alignment(alignment)
     writer.add_name("tiny")
     writer.add_file_type(FILE_TYPES[dtype])
     writer.add_context_length(512)

@@ -16,7 +16,7 @@ from tests.gguf.quantize_models import write_model, write_smollm2
 from tests.support.stock import llama_quantize
 
 MODELS = {
-    "qwen3-256-untied-gqa2": {"layers": 8},
+    "qwen3-256-untied-gqa2": {"layers": 8, "vocab": 3000},
     "qwen3-1024-gqa2-bf16": {"hidden": 1024, "heads": 16, "kv_heads": 8, "layers": 1, "ffn": 768, "dtype": "BF16"},
     "qwen3-80-layers": {"layers": 80, "heads": 8, "kv_heads": 1, "head": 32, "ffn": 256, "tied": True},
     "qwen2-896-gqa7": {"architecture": "qwen2", "hidden": 896, "heads": 14, "kv_heads": 2, "layers": 2, "ffn": 512},

@@ -112,3 +112,14 @@ def test_a_model_that_the_tool_does_not_load_fails_with_its_last_words(tmp_path,
     with pytest.raises(MillError, match="unknown model architecture") as caught:
         quantize_stock(quantizer, tmp_path / "s.gguf", tmp_path / "t.gguf", "Q4_K_M")
     assert caught.value.code == "quantize.stock_failed"
+
+
+@pytest.mark.stock
+def test_a_file_that_the_tool_pads_wrongly_is_not_delivered(tmp_path, quantizer):
+    write_model(tmp_path / "s.gguf", "llama", hidden=288, head=72, alignment=64)
+    with pytest.raises(MillError, match="offset_unaligned") as caught:
+        quantize_stock(quantizer, tmp_path / "s.gguf", tmp_path / "t.gguf", "Q8_0")
+    assert caught.value.code == "quantize.stock_unreadable"
+    assert [path.name for path in tmp_path.iterdir()] == ["s.gguf"]
+    quantize_native(tmp_path / "s.gguf", tmp_path / "n.gguf", "Q8_0")
+    assert {tensor.data_offset % 64 for tensor in gguf.GGUFReader(tmp_path / "n.gguf").tensors} == {0}
