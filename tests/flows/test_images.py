@@ -162,13 +162,29 @@ def test_the_jobs_image_states_what_it_holds_and_is_not_built_again() -> None:
 
 
 @pytest.mark.docker
+def test_a_job_finds_the_kernels_compiled() -> None:
+    client = jobs_image()
+    code = (
+        "from gguf.constants import GGMLQuantizationType as Type; "
+        "from draftmill.gguf.ggml_library import load_library; "
+        "from draftmill.gguf.quantize_tensor import admitted_encoder; "
+        "print(admitted_encoder(Type.Q4_K, load_library()))"
+    )
+    contained: dict[str, Any] = {"remove": True, "network_mode": "none", "read_only": True, "tmpfs": {"/tmp": "noexec"}}
+    said = client.containers.run(JOBS.tag, ["python", "-c", code], environment={"NUMBA_DEBUG_CACHE": "1"}, **contained)
+    assert b"encode_q4_k" in said
+    assert b"data loaded from" in said
+    assert b"data saved to" not in said
+
+
+@pytest.mark.docker
 @pytest.mark.stock
 @pytest.mark.slow
 def test_the_stock_image_holds_llama_cpps_tools_and_they_start_with_a_read_only_root() -> None:
     client = stock_image()
     assert "llama.cpp-tools" in _check_labels(client, STOCK)["debian"]
     contained: dict[str, Any] = {"remove": True, "network_mode": "none", "read_only": True, "cap_drop": ["ALL"]}
-    script = '"$DRAFTMILL_STOCK_PYTHON" "$DRAFTMILL_STOCK_CONVERTER" --help; "$DRAFTMILL_LLAMA_QUANTIZE" --help || true'
+    script = '"$DRAFTMILL_STOCK_PYTHON" "$DRAFTMILL_STOCK_CONVERTER" --help; llama-quantize --help || true'
     said = client.containers.run(STOCK.tag, ["sh", "-c", script], stderr=True, tmpfs={"/tmp": ""}, **contained).decode()
     assert "--outtype" in said
     assert "Q4_K_M" in said

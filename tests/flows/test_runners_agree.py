@@ -1,7 +1,9 @@
+import hashlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import gguf
 import pytest
 
 from draftmill.hub.server import serve
@@ -100,20 +102,46 @@ def test_native_quantizing_gives_the_same_bytes_from_both_runners(tmp_path: Path
 
 @pytest.mark.stock
 @pytest.mark.slow
-def test_the_stock_image_quantizes_to_the_bytes_of_the_native_job(tmp_path: Path) -> None:
+def test_the_stock_image_converts_and_quantizes_to_the_tensors_of_the_native_jobs(tmp_path: Path) -> None:
     stock_image()
-    gguf = _tiny_gguf(tmp_path)
-    native, _ = _ran(tmp_path, "quantize", inputs={"gguf": gguf}, parameters=QUANTIZE)
-    folder = tmp_path / "stock"
+    model = tmp_path / "model"
+    write_checkpoint(model, num_hidden_layers=1, hidden_size=64, head_dim=16)
+    converted = {}
+    for converter in ("native", "stock"):
+        parameters = {
+            "converter": converter,
+            "outtype": "f16",
+            "provenance": {"name": "tiny"},
+            "file_name": "tiny-F16.gguf",
+        }
+        converted[converter] = _contained(
+            tmp_path, "convert", converter, {"model": model, "tokenizer": model}, parameters
+        )
+    assert _tensors(converted["stock"] / "tiny-F16.gguf") == _tensors(converted["native"] / "tiny-F16.gguf")
+    quantized = {}
+    for quantizer in ("native", "stock"):
+        inputs = {"gguf": converted["native"]}
+        quantized[quantizer] = _contained(tmp_path, "quantize", quantizer, inputs, QUANTIZE | {"quantizer": quantizer})
+    name = "tiny-Q4_K_M.gguf"
+    assert _tensors(quantized["stock"] / name) == _tensors(quantized["native"] / name)
+
+
+def _contained(tmp_path: Path, job: str, kind: str, inputs: dict[str, Path], parameters: dict[str, Any]) -> Path:
+    folder = tmp_path / f"{job}-{kind}"
     folder.mkdir()
-    stock = DockerRunner().run(
-        "quantize",
-        folder,
-        inputs={"gguf": gguf},
-        parameters=QUANTIZE | {"quantizer": "stock"},
-        secrets={},
-        limits=Limits(memory_bytes=1 * GIB, timeout_s=120),
-        events=lambda event: None,
+    events: list[dict[str, Any]] = []
+    limits = Limits(memory_bytes=4 * GIB, timeout_s=300)
+    result = DockerRunner().run(
+        job, folder, inputs=inputs, parameters=parameters, secrets={}, limits=limits, events=events.append
     )
-    assert stock.outputs == native.outputs
-    assert [tool.name for tool in stock.tools] == ["llama-quantize"]
+    assert result.outcome == "ok", (result.error, events[-20:])
+    return folder / "out"
+
+
+def _tensors(path: Path) -> dict[str, tuple[str, list[int], str]]:
+    """Name -> type, shape and digest."""
+    reader = gguf.GGUFReader(path)
+    return {
+        tensor.name: (tensor.tensor_type.name, tensor.shape.tolist(), hashlib.sha256(tensor.data.tobytes()).hexdigest())
+        for tensor in reader.tensors
+    }
