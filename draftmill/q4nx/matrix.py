@@ -7,9 +7,9 @@ import numpy as np
 from draftmill.q4nx import block_matrix
 from draftmill.q4nx.encodings import CODECS, Encoding, Kind
 from draftmill.q4nx.fitting import padded, require_encodable
-from draftmill.q4nx.tiles import COLUMNS, ROWS, TileCodec, from_bf16, to_bf16
+from draftmill.q4nx.tiles import COLUMNS, ROWS, TileCodec, Workspace, from_bf16, to_bf16
 
-_BATCH = 8
+_BATCH = 16
 """Tiles decoded at once: their weights, codes and factors stay in a core's L2 cache."""
 _ENCODE_BATCH = 32
 
@@ -57,8 +57,12 @@ def decode_tiles(
     codec, grid = _grid(encoding, data)
     chunks = _ranged(grid.reshape(-1, codec.chunk_bytes), first, last)
     out = _buffer(out, (last - first, ROWS, COLUMNS))
+    work = Workspace()
     for at in range(0, len(chunks), _BATCH):
-        codec.decode(chunks[at : at + _BATCH], out[at : at + _BATCH])
+        part = out[at : at + _BATCH]
+        staged = work.take("staged", part.shape, np.float32)
+        codec.decode(chunks[at : at + _BATCH], staged, work)
+        part[...] = staged
     return out
 
 
@@ -88,11 +92,11 @@ def padding(encoding: Encoding, data: np.ndarray) -> Padding:
     if not encoding.padded_columns:
         return Padding(0, 0.0)
     codec, grid = _grid(encoding, data)
-    largest = np.float32(0)
+    work, largest = Workspace(), np.float32(0)
     for at in range(0, encoding.tile_rows, _BATCH):
         chunks = grid[at : at + _BATCH, -1]
-        tiles = np.empty((len(chunks), ROWS, COLUMNS), np.float32)
-        codec.decode(chunks, tiles)
+        tiles = work.take("staged", (len(chunks), ROWS, COLUMNS), np.float32)
+        codec.decode(chunks, tiles, work)
         largest = np.maximum(largest, np.abs(tiles[..., COLUMNS - encoding.padded_columns :]).max())
     return Padding(encoding.padded_columns, float(largest))
 
@@ -129,23 +133,29 @@ def _encode_grid(encoding: Encoding, values: np.ndarray) -> np.ndarray:
 
 
 def _decode_grid(encoding: Encoding, data: np.ndarray, out: np.ndarray) -> None:
+    """Batches are decoded in cache and copied out once: each pass over the output would cost more than arithmetic."""
     codec, grid = _grid(encoding, data)
-    whole = encoding.columns // COLUMNS
     bands = out.reshape(encoding.tile_rows, ROWS, encoding.columns)
-    if whole:
-        own = bands[..., : whole * COLUMNS].reshape(-1, ROWS, whole, COLUMNS).swapaxes(1, 2)
-        down = max(1, _BATCH // whole)
-        for row in range(0, encoding.tile_rows, down):
-            for column in range(0, whole, _BATCH):
-                part = slice(row, row + down), slice(column, min(column + _BATCH, whole))
-                codec.decode(grid[part], own[part])
-    if encoding.padded_columns:
-        tiles = np.empty((_BATCH, ROWS, COLUMNS), np.float32)
-        for row in range(0, encoding.tile_rows, _BATCH):
-            chunks = grid[row : row + _BATCH, whole]
-            codec.decode(chunks, tiles[: len(chunks)])
-            own_columns = encoding.columns - whole * COLUMNS
-            bands[row : row + _BATCH, :, whole * COLUMNS :] = tiles[: len(chunks), :, :own_columns]
+    work = Workspace()
+    across = min(_BATCH, encoding.tile_columns)
+    down = _BATCH // across
+    for row in range(0, encoding.tile_rows, down):
+        for column in range(0, encoding.tile_columns, across):
+            chunks = grid[row : row + down, column : column + across]
+            staged = work.take("staged", (*chunks.shape[:2], ROWS, COLUMNS), np.float32)
+            codec.decode(chunks, staged, work)
+            part = bands[row : row + down, :, column * COLUMNS : (column + across) * COLUMNS]
+            _copy_by_rows(staged, part)
+
+
+def _copy_by_rows(tiles: np.ndarray, part: np.ndarray) -> None:
+    """Tiles [a, t, 32, 256] to where they belong in rows [a, 32, width]; columns beyond the width are padding."""
+    down, across = tiles.shape[:2]
+    whole = part.shape[2] // COLUMNS
+    own = part[..., : whole * COLUMNS].reshape(down, ROWS, whole, COLUMNS)
+    own[...] = tiles[:, :whole].swapaxes(1, 2)
+    if whole < across:
+        part[..., whole * COLUMNS :] = tiles[:, whole, :, : part.shape[2] - whole * COLUMNS]
 
 
 def _codec(encoding: Encoding) -> TileCodec:

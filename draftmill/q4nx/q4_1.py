@@ -11,6 +11,7 @@ from draftmill.q4nx.tiles import (
     COLUMNS,
     ROWS,
     TileCodec,
+    Workspace,
     apply_groups,
     bf16_plane,
     by_group,
@@ -29,9 +30,9 @@ def groups(chunks: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return by_row(bf16_plane(chunks, 0, _MINIMUMS)), by_row(bf16_plane(chunks, _MINIMUMS, _CODES))
 
 
-def codes(chunks: np.ndarray) -> np.ndarray:
+def codes(chunks: np.ndarray, work: Workspace | None = None) -> np.ndarray:
     """Codes 0..15, uint8 [..., 32, 256]."""
-    halves = nibble_rows(chunks[..., _CODES:].reshape(*chunks.shape[:-1], 2, COLUMNS, 8))
+    halves = nibble_rows(chunks[..., _CODES:].reshape(*chunks.shape[:-1], 2, COLUMNS, 8), work or Workspace())
     return halves.reshape(*chunks.shape[:-1], ROWS, COLUMNS)
 
 
@@ -45,8 +46,8 @@ def pack(scales: np.ndarray, minimums: np.ndarray, codes: np.ndarray) -> np.ndar
     return chunks
 
 
-def decode(chunks: np.ndarray, out: np.ndarray) -> None:
-    apply_groups(codes(chunks), *groups(chunks), out)
+def decode(chunks: np.ndarray, out: np.ndarray, work: Workspace) -> None:
+    apply_groups(codes(chunks, work), *groups(chunks), out)
 
 
 def decode_rows(chunks: np.ndarray, rows: np.ndarray) -> np.ndarray:

@@ -11,6 +11,7 @@ from draftmill.q4nx.tiles import (
     COLUMNS,
     ROWS,
     TileCodec,
+    Workspace,
     apply_groups,
     bf16_plane,
     by_group,
@@ -34,9 +35,9 @@ def groups(chunks: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         )
 
 
-def codes(chunks: np.ndarray) -> np.ndarray:
+def codes(chunks: np.ndarray, work: Workspace | None = None) -> np.ndarray:
     """Codes 0..15, uint8 [..., 32, 256]."""
-    return nibble_rows(chunks[..., _CODES:_S].reshape(*chunks.shape[:-1], COLUMNS, 16))
+    return nibble_rows(chunks[..., _CODES:_S].reshape(*chunks.shape[:-1], COLUMNS, 16), work or Workspace())
 
 
 def pack(
@@ -53,8 +54,8 @@ def pack(
     return chunks
 
 
-def decode(chunks: np.ndarray, out: np.ndarray) -> None:
-    apply_groups(codes(chunks), *groups(chunks), out)
+def decode(chunks: np.ndarray, out: np.ndarray, work: Workspace) -> None:
+    apply_groups(codes(chunks, work), *groups(chunks), out)
 
 
 def decode_rows(chunks: np.ndarray, rows: np.ndarray) -> np.ndarray:

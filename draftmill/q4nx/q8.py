@@ -9,7 +9,17 @@ from functools import partial
 import numpy as np
 
 from draftmill.q4nx.fitting import bf16_factors, grouped
-from draftmill.q4nx.tiles import COLUMNS, ROWS, TileCodec, apply_groups, bf16_plane, by_group, by_row, to_bf16
+from draftmill.q4nx.tiles import (
+    COLUMNS,
+    ROWS,
+    TileCodec,
+    Workspace,
+    apply_groups,
+    bf16_plane,
+    by_group,
+    by_row,
+    to_bf16,
+)
 
 CHUNK_BYTES = 8704
 _CODES = 512
@@ -33,8 +43,10 @@ def _pack(bands: int, scales: np.ndarray, codes: np.ndarray) -> np.ndarray:
     return chunks
 
 
-def _decode(bands: int, chunks: np.ndarray, out: np.ndarray) -> None:
-    codes = np.ascontiguousarray(_bands(chunks, bands).swapaxes(-1, -2))
+def _decode(bands: int, chunks: np.ndarray, out: np.ndarray, work: Workspace) -> None:
+    packed = _bands(chunks, bands).swapaxes(-1, -2)
+    codes = work.take("codes", packed.shape, np.int8)
+    np.copyto(codes, packed)
     apply_groups(codes.reshape(*chunks.shape[:-1], ROWS, COLUMNS), *groups(chunks), out)
 
 

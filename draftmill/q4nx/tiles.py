@@ -4,6 +4,7 @@ A tile is 32 rows x 256 columns; its columns fall into 8 groups of 32. r is the 
 g = c // 32. Arrays of per-group values have the file's order [..., 8 groups, 32 rows] until `by_row` turns them.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -15,11 +16,25 @@ GROUP = 32
 GROUPS = COLUMNS // GROUP
 
 
+class Workspace:
+    """Buffers used again from batch to batch: fresh pages would cost as much as the decoding itself."""
+
+    def __init__(self) -> None:
+        self._held: dict[str, np.ndarray] = {}
+
+    def take(self, name: str, shape: tuple[int, ...], dtype: type[np.generic]) -> np.ndarray:
+        """An array whose content is whatever was left in it; taking `name` again takes the same memory."""
+        size = math.prod(shape)
+        if name not in self._held or self._held[name].size < size:
+            self._held[name] = np.empty(size, dtype)
+        return self._held[name][:size].reshape(shape)
+
+
 @dataclass(frozen=True)
 class TileCodec:
     """One packed encoding.
 
-    decode(chunks, out): chunks uint8 [..., chunk_bytes] -> out float32 [..., 32, 256], which may be strided.
+    decode(chunks, out, work): chunks uint8 [..., chunk_bytes] -> out float32 [..., 32, 256], which may be strided.
     decode_rows(chunks, rows): chunks [m, chunk_bytes] and the row in each tile, int [m] -> float32 [m, 256].
     encode(values): finite float32 [..., 32, 256] -> chunks uint8 [..., chunk_bytes].
     groups(chunks): the factors the arithmetic uses, float32 [..., 32, 8] each: what a code is multiplied by, and
@@ -27,7 +42,7 @@ class TileCodec:
     """
 
     chunk_bytes: int
-    decode: Callable[[np.ndarray, np.ndarray], None]
+    decode: Callable[[np.ndarray, np.ndarray, Workspace], None]
     decode_rows: Callable[[np.ndarray, np.ndarray], np.ndarray]
     encode: Callable[[np.ndarray], np.ndarray]
     groups: Callable[[np.ndarray], tuple[np.ndarray, np.ndarray | None]]
@@ -59,13 +74,15 @@ def by_group(values: np.ndarray) -> np.ndarray:
     return values.swapaxes(-1, -2).reshape(*values.shape[:-2], GROUPS * ROWS)
 
 
-def nibble_rows(packed: np.ndarray) -> np.ndarray:
+def nibble_rows(packed: np.ndarray, work: Workspace) -> np.ndarray:
     """Bytes [..., 256 columns, b] of two rows each, low half first -> codes uint8 [..., 2 b rows, 256 columns]."""
-    turned = np.ascontiguousarray(packed.swapaxes(-1, -2))
-    codes = np.empty((*turned.shape[:-1], 2, COLUMNS), np.uint8)
+    lead, pairs = packed.shape[:-2], packed.shape[-1]
+    turned = work.take("turned", (*lead, pairs, COLUMNS), np.uint8)
+    codes = work.take("codes", (*lead, pairs, 2, COLUMNS), np.uint8)
+    np.copyto(turned, packed.swapaxes(-1, -2))
     np.bitwise_and(turned, 15, out=codes[..., 0, :])
     np.right_shift(turned, 4, out=codes[..., 1, :])
-    return codes.reshape(*turned.shape[:-2], 2 * turned.shape[-2], COLUMNS)
+    return codes.reshape(*lead, 2 * pairs, COLUMNS)
 
 
 def packed_nibbles(codes: np.ndarray) -> np.ndarray:
@@ -80,7 +97,8 @@ def apply_groups(codes: np.ndarray, scales: np.ndarray, minimums: np.ndarray | N
     codes integer [..., 32, 256], scales and minimums float32 [..., 32, 8], out float32 [..., 32, 256].
     """
     grouped = out.reshape(*out.shape[:-1], GROUPS, GROUP)
+    np.copyto(grouped, codes.reshape(grouped.shape))
     with np.errstate(invalid="ignore", over="ignore"):
-        np.multiply(codes.reshape(*codes.shape[:-1], GROUPS, GROUP), scales[..., None], out=grouped)
+        np.multiply(grouped, scales[..., None], out=grouped)
         if minimums is not None:
             np.add(grouped, minimums[..., None], out=grouped)
