@@ -322,3 +322,54 @@ def test_a_donor_without_a_tokenizer_is_refused(tmp_path: Path) -> None:
     with pytest.raises(Refused) as refused:
         borrow(model, donor, "a/b@main")
     assert codes(refused) == ["tokenizer.no_tokenizer_json"]
+
+
+def test_a_padding_token_may_be_an_ordinary_piece(tmp_path: Path) -> None:
+    proof = borrow(own(tmp_path, pad_token_id=3)).proof
+    assert {"check": "pad", "passed": True, "measured": [3, "d"], "expected": "a token fit for pad"} in proof["checks"]
+
+
+def test_an_end_token_that_the_tokenizer_itself_names_need_not_be_special(tmp_path: Path) -> None:
+    proof = borrow(own(tmp_path, SIDE | {"eos_token": "d"}, eos_token_id=3)).proof
+    assert proof["vocabulary"]["ids"]["eos"] == 3
+
+
+def test_a_refusal_tells_the_ids_and_texts(tmp_path: Path) -> None:
+    model = own(tmp_path, pard_token=3)
+    side_file("added_tokens.json", {"<bos>": 10, "<eos>": 12})(model)
+    with pytest.raises(Refused) as refused:
+        borrow(model)
+    told = {refusal.code: (refusal.where, refusal.measured, refusal.expected) for refusal in refused.value.refusals}
+    assert told == {
+        "tokenizer.files_disagree": ("added_tokens.json", ["<eos>", 12], 11),
+        "tokenizer.pard_token_taken": ("config.json:pard_token", [3, "d"], "an id that is no token"),
+    }
+
+
+def test_a_foreign_own_tokenizer_is_a_remark_since_the_repository_is_its_authority(tmp_path: Path) -> None:
+    model = s.write_draft(tmp_path, 151936, model_type="qwen3", bos_token_id=151643, eos_token_id=151645)
+    s.write_tokenizer(model, s.QWEN2_5, {"eos_token": "<|im_end|>"})
+    proof = borrow(model).proof
+    assert proof["family"]["level"] == "ids only"
+    assert (
+        "the repository's own tokenizer is not that of Qwen3: id 151665 is '<tool_response>' there and no token here"
+        in proof["remarks"]
+    )
+
+
+def test_ids_written_in_no_way_an_id_is_written_are_refused(tmp_path: Path) -> None:
+    for key in ("1e1", "\u0661\u0661", "9" * 5000):
+        model = own(tmp_path, SIDE | {"added_tokens_decoder": {key: {"content": "<eos>"}}})
+        with pytest.raises(Refused) as refused:
+            borrow(model)
+        assert codes(refused) == ["tokenizer.files_disagree"]
+
+
+def test_a_draft_that_can_be_of_two_families_says_so(tmp_path: Path) -> None:
+    config = {"model_type": "llama", "bos_token_id": 128000, "eos_token_id": 128009}
+    draft = s.write_draft(tmp_path / "draft", 128256, **config)
+    donor = s.write_tokenizer(tmp_path / "donor", s.LLAMA3_1, {"eos_token": "<|eot_id|>"})
+    two = borrow(draft, donor, "a/b@main").proof
+    assert any(remark.startswith("the draft can be of") for remark in two["remarks"])
+    scaled = s.write_draft(tmp_path / "scaled", 128256, **config, rope_scaling={"rope_type": "llama3"})
+    assert borrow(scaled, donor, "a/b@main").proof["remarks"] == []
