@@ -1,0 +1,133 @@
+"""`draftmill dflash`: makes FastFlowLM draft packages."""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn
+from rich.progress import Progress as Bar
+from rich.table import Table
+
+from draftmill.dflash.packing import Packed, pack
+from draftmill.outcome import InputOutput, MillError, NotPermitted, Refused
+from draftmill.progress import Progress
+from draftmill.q4nx.encodings import Kind
+
+app = typer.Typer(no_args_is_help=True, help="Make FastFlowLM DFlash packages.")
+
+REFUSED_OR_FAILED = 1
+ENCODINGS = {"q4_1": Kind.Q4_1, "q4_k": Kind.Q4_K}
+
+
+@app.callback()
+def dflash() -> None:
+    """Make FastFlowLM DFlash packages."""
+
+
+@app.command("pack")
+def pack_command(
+    checkpoint: Annotated[
+        Path,
+        typer.Argument(
+            metavar="HF_FOLDER", exists=True, file_okay=False, help="A DFlash checkpoint: config.json and safetensors."
+        ),
+    ],
+    out: Annotated[Path, typer.Argument(help="The package's folder; it must not be there, or be empty.")],
+    encoding: Annotated[
+        str | None,
+        typer.Option(metavar="q4_1|q4_k", help="Of projections. Default: q4_1 for generation 1, q4_k for 2."),
+    ] = None,
+    causal: Annotated[
+        bool | None,
+        typer.Option("--causal/--non-causal", help="For sliding layers of a config that does not state it."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Pack an upstream DFlash checkpoint in the vendor's layout, and say how far each tensor is from its source.
+
+    Ends with 0 when the package is written, 1 when the checkpoint is refused or something broke, 2 on wrong usage.
+    """
+    if encoding is not None and encoding.lower() not in ENCODINGS:
+        raise typer.BadParameter(f"{encoding} is none of {', '.join(ENCODINGS)}", param_hint="--encoding")
+    kind = ENCODINGS[encoding.lower()] if encoding else None
+    try:
+        with _bar() as progress, _named_endings():
+            packed = pack(checkpoint, out, kind, causal=causal, progress=progress)
+    except MillError as error:
+        if not as_json:
+            raise
+        typer.echo(json.dumps(_ending(error)))
+        raise typer.Exit(REFUSED_OR_FAILED) from None
+    if as_json:
+        typer.echo(json.dumps(as_value(packed)))
+    else:
+        _draw(packed)
+
+
+def as_value(packed: Packed) -> dict[str, Any]:
+    """The JSON of a packed draft."""
+    return {
+        "outcome": "ok",
+        "package": str(packed.written.folder),
+        "generation": packed.config.generation,
+        "encoding": packed.encoding.value,
+        "files": [vars(file) for file in packed.written.files],
+        "tensors": [error.as_json() for error in packed.written.errors],
+        "remarks": [remark.as_json() for remark in packed.config.remarks],
+        "names": [vars(variant) for variant in packed.variants],
+    }
+
+
+def _ending(error: MillError) -> dict[str, Any]:
+    if isinstance(error, Refused):
+        return {"outcome": "refused", "refusals": [refusal.as_json() for refusal in error.refusals]}
+    return {"outcome": "failed", "code": error.code, "error": str(error)}
+
+
+@contextmanager
+def _bar() -> Iterator[Progress]:
+    """A progress bar on standard error where that is a terminal, else nothing."""
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
+    with Bar(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task("packing")
+        yield lambda what, done, total: bar.update(task, description=what, completed=done, total=total)
+
+
+@contextmanager
+def _named_endings() -> Iterator[None]:
+    try:
+        yield
+    except PermissionError as error:
+        raise NotPermitted(
+            f"{error.filename} may not be read or written: {error.strerror}. Mend its permissions.",
+            code="dflash.not_permitted",
+        ) from error
+    except OSError as error:
+        raise InputOutput(f"Reading or writing failed: {error}.", code="dflash.input_output") from error
+
+
+def _draw(packed: Packed) -> None:
+    console = Console(soft_wrap=True)
+    table = Table("tensor", "shape", "stored as", "cosine", "relative RMS", "largest", title_justify="left")
+    for error in packed.written.errors:
+        shape = " x ".join(map(str, error.shape)) + (f" (+{error.padded_columns})" if error.padded_columns else "")
+        table.add_row(
+            escape(error.name), shape, error.kind, _number(error.cosine, ".6f"), _number(error.relative_rms, ".2e"),
+            f"{error.largest:.2e}",
+        )  # fmt: skip
+    console.print(table)
+    for remark in packed.config.remarks:
+        console.print(f"[yellow]remark[/] {escape(remark.where)}: {escape(remark.sentence)}")
+    for file in packed.written.files:
+        console.print(f"{file.sha256}  {escape(file.path)}  {file.size:,} bytes")
+    console.print(f"[green]written[/] {escape(str(packed.written.folder))}")
+
+
+def _number(value: float | None, form: str) -> str:
+    return "-" if value is None else format(value, form)
