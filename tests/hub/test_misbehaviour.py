@@ -37,7 +37,6 @@ class Run:
         self.hub, self.out, self.waits = hub, out, list[float]()
         self.source = Hub(hub.endpoint, token, stall_s=0.3)
         self.listing: Listing = resolve(Ref("acme/tiny"), self.source, "model")
-        hub.requests.clear()
 
     def download(self) -> Received:
         return download(self.listing, self.source, self.out, pause=self.waits.append)
@@ -257,15 +256,21 @@ def test_without_a_token_none_is_looked_for(
 ) -> None:
     monkeypatch.setenv("HF_TOKEN", CANARY)
     Run(hub, tmp_path / "out").download()
+    asked = hub.asked_for("/revision/main") + hub.asked_for(WEIGHTS)
+    assert len(asked) == 2
     assert CANARY not in str(hub.requests)
-    assert all("authorization" not in asked.headers for asked in hub.requests)
 
 
-def test_the_user_agent_names_us_and_nothing_about_the_machine(run: Run) -> None:
-    run.download()
-    agents = {asked.headers["user-agent"] for asked in run.hub.requests}
+def test_the_user_agent_names_us_and_nothing_about_the_machine(
+    hub: MisbehavingHub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Unless told not to, huggingface_hub adds what it finds around it, and asks huggingface.co how to find it."""
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_DISABLE_TELEMETRY", False)
+    monkeypatch.setattr("huggingface_hub.utils._headers.detect_agent", lambda: "somebody")
+    Run(hub, tmp_path / "out").download()
+    agents = {asked.headers["user-agent"] for asked in hub.requests}
     assert all(agent.startswith("draftmill/") for agent in agents)
-    assert not any("torch" in agent or "agent/" in agent for agent in agents)
+    assert not any("somebody" in agent for agent in agents)
 
 
 def test_a_failure_stops_the_other_files_at_once(run: Run) -> None:
