@@ -178,13 +178,17 @@ def _give(folder: Path, uid: int, gid: int) -> None:
 
 
 def _check_readable(source: Path, uid: int) -> None:
-    """Raises InputOutput for a file that a job without our rights could not read."""
-    if os.geteuid() != 0:
-        return
-    for path in (source, *source.rglob("*")):
-        found = path.stat()
-        needed = stat.S_IROTH | (stat.S_IXOTH if path.is_dir() else 0)
-        if found.st_uid != uid and found.st_mode & needed != needed:
+    """Raises InputOutput for a file that the job would not see or, without our rights, could not read."""
+    root = source.resolve()
+    for path in (root, *root.rglob("*")):
+        if path.is_symlink() and (path.readlink().is_absolute() or not path.resolve().is_relative_to(root)):
+            sentence = (
+                f"{path} is a link to a place outside its folder, which a container does not see: copy it (cp -rL)."
+            )
+            raise InputOutput(sentence, code="docker.link", where=str(path))
+        found = path.lstat()
+        needed = stat.S_IROTH | (stat.S_IXOTH if stat.S_ISDIR(found.st_mode) else 0)
+        if os.geteuid() == 0 and found.st_uid != uid and found.st_mode & needed != needed:
             sentence = f"{path} cannot be read by other users, and the job runs as user {uid}: chmod o+rX it."
             raise InputOutput(sentence, code="docker.unreadable", where=str(path))
 

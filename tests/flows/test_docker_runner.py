@@ -324,6 +324,21 @@ def test_a_container_that_cannot_start_is_removed_and_the_reason_given(probe: Pr
         probe("report", inputs={"../etc/passwd/x": _model(tmp_path)})
 
 
+def test_an_input_that_links_out_of_its_folder_is_named_before_anything_starts(probe: Probe, tmp_path: Path) -> None:
+    model = _model(tmp_path)
+    (model / "inside.json").symlink_to("config.json")
+    (tmp_path / "blob").write_text("{}")
+    (model / "outside.json").symlink_to("../blob")
+    with pytest.raises(InputOutput, match=r"outside\.json is a link"):
+        probe("report", inputs={"model": model})
+
+
+def test_a_link_within_an_input_is_followed(probe: Probe, tmp_path: Path) -> None:
+    model = _model(tmp_path)
+    (model / "inside.json").symlink_to("config.json")
+    assert probe("report", inputs={"model": model}).facts["inputs"] == {"model": ["config.json", "inside.json"]}
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root runs jobs as another user")
 def test_an_input_that_the_job_could_not_read_is_named_before_anything_starts(probe: Probe, tmp_path: Path) -> None:
     model = _model(tmp_path)
