@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from draftmill.digest import canonical_json
 from draftmill.tokenizers.vocabulary import Vocabulary
 
 _MISSING = object()
@@ -103,10 +104,15 @@ def _part(left: Any, right: Any, where: str) -> tuple[str, Any, Any]:
         pairs = [(f"{where}[{i}]", _at(left, i), _at(right, i)) for i in range(longest)]
     else:
         return where.lstrip("."), left, right
-    place, mine, yours = next((place, a, b) for place, a, b in pairs if a is _MISSING or b is _MISSING or a != b)
+    place, mine, yours = next((place, a, b) for place, a, b in pairs if _unequal(a, b))
     if mine is _MISSING or yours is _MISSING:
         return place.lstrip("."), None if mine is _MISSING else mine, None if yours is _MISSING else yours
     return _part(mine, yours, place)
+
+
+def _unequal(left: Any, right: Any) -> bool:
+    # As the digests see it: to Python, true equals 1 and 1 equals 1.0.
+    return left is _MISSING or right is _MISSING or canonical_json(left) != canonical_json(right)
 
 
 def _at(values: list[Any], index: int) -> Any:

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -100,6 +101,24 @@ def test_the_first_difference_is_named(tmp_path: Path) -> None:
     assert (refusal.where, refusal.measured, refusal.expected) == ("id 7", "y", "t7")
     assert "2 ids" in refusal.sentence
     assert "id 3 differs, which the runtime ignores: target 't3', draft 'z'" in pairing.remarks
+
+
+def test_what_the_runtime_ignores_is_told_and_nothing_else(tmp_path: Path) -> None:
+    base = vocabulary(tmp_path)
+    assert pair(base, vocabulary(tmp_path, change={5: "x"})).remarks == ()
+    assert pair(base, replace(base, stated={"merges": ["b a"]})).remarks == (
+        "merges differ, which the runtime ignores",
+    )
+    assert pair(base, replace(base, stated={})).verdict == "compatible"
+
+
+def test_a_tokenizer_json_that_is_silent_about_the_bos_is_told(tmp_path: Path) -> None:
+    silent = replace(vocabulary(tmp_path), add_bos=None, pre=None)
+    pairing = pair(vocabulary(tmp_path), silent)
+    assert pairing.remarks == ("the draft does not say whether it adds a bos; taken as no, its pre-tokenizer decides",)
+    assert [r.code for r in pair(vocabulary(tmp_path, add_bos_token=True), silent).refusals] == [
+        "tokenizer.pair_add_bos"
+    ]
 
 
 def test_llama_cpp_itself_reads_these_files_and_fails_at_the_same_rule(tmp_path: Path) -> None:
