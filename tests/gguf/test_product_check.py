@@ -1,4 +1,4 @@
-"""Whole checks of finished products: right ones pass, a spoiled one fails the checks that should see it and only those."""
+"""Whole checks of finished products: right ones pass, spoiled ones fail the checks that see it, and only those."""
 
 import copy
 import json
