@@ -43,10 +43,12 @@ def name_parts(repo: str, weights: int) -> NameParts:
     from gguf import Metadata, size_label
 
     name, organization, base, finetune, version, size = Metadata.get_model_id_components(repo, weights)
+    # A name with a space comes back whole, with its owner.
+    name = (name or repo).rpartition("/")[2]
     return NameParts(
-        name=name or repo,
+        name=name,
         organization=organization,
-        base=base or _without_size(name or repo, size),
+        base=base or _without_size(name, size),
         size=size or size_label(weights, weights, 0, 0),
         finetune=finetune,
         version=version,

@@ -11,6 +11,7 @@ A test that cannot have one is skipped with the reason, or fails when DRAFTMILL_
 """
 
 import fcntl
+import json
 import os
 import shlex
 import shutil
@@ -68,6 +69,33 @@ def stock_converter() -> StockConverter:
 def llama_quantize() -> list[str]:
     """The start of a llama-quantize command line."""
     return _or_skip(prepare_quantize)
+
+
+def convert_with_stock(jobs: list[tuple[Path, Path, str]]) -> None:
+    """Converts each (folder, output file, output type) with the stock converter, in one process of its own.
+
+    Most of a run's time is the import of torch and transformers.
+    """
+    converter = stock_converter()
+    asked = json.dumps([[str(folder), str(out), outtype] for folder, out, outtype in jobs])
+    done = subprocess.run(
+        [str(converter.python), "-c", _CONVERT_ALL, str(converter.script), asked],
+        check=False,
+        capture_output=True,
+        text=True,
+        env=os.environ | {"HF_HUB_OFFLINE": "1"},
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+
+
+_CONVERT_ALL = """
+import json, os, runpy, sys
+script = sys.argv[1]
+sys.path.insert(0, os.path.dirname(script))
+for folder, out, outtype in json.loads(sys.argv[2]):
+    sys.argv = [script, folder, "--outfile", out, "--outtype", outtype]
+    runpy.run_path(script, run_name="__main__")
+"""
 
 
 def _or_skip(prepare: Callable[[], T]) -> T:
