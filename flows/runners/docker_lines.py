@@ -21,10 +21,15 @@ class LineEvents:
     def feed(self, data: bytes) -> None:
         *lines, self._rest = (self._rest + data).split(b"\n")
         for line in lines:
-            self._say(line)
-        while len(self._rest) > LONGEST:
-            self._say(self._rest[:LONGEST])
-            self._rest = self._rest[LONGEST:]
+            self._say(self._cut(line))
+        self._rest = self._cut(self._rest)
+
+    def _cut(self, line: bytes) -> bytes:
+        """Says all but the last piece of a line that is too long."""
+        while len(line) > LONGEST:
+            self._say(line[:LONGEST])
+            line = line[LONGEST:]
+        return line
 
     def close(self) -> None:
         if self._rest:

@@ -98,6 +98,8 @@ def test_a_job_can_reach_its_inputs_and_its_folder_and_nothing_else(probe: Probe
         "DO_NOT_TRACK",
         "PYTHONUNBUFFERED",
         "PYTHONDONTWRITEBYTECODE",
+        "NUMBA_CACHE_DIR",
+        "PWD",
     }
 
 
