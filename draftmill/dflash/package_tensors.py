@@ -1,6 +1,8 @@
 """The tensors of a package as they go into its container: each encoded in its turn, and measured against its source."""
 
+import os
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Protocol
 
@@ -20,8 +22,8 @@ from draftmill.q4nx.fitting import require_encodable
 from draftmill.q4nx.matrix import decode, encode
 from draftmill.q4nx.tiles import ROWS, from_bf16, to_bf16
 
-PIECE = 1 << 21
-"""Weights encoded at a time: 8 MiB of float32."""
+PIECE = 1 << 18
+"""Weights encoded at a time by one thread: 1 MiB of float32."""
 
 
 class Matrix(Protocol):
@@ -71,18 +73,24 @@ class TensorEncoder:
         return data
 
     def _matrix(self, expected: Expected, whole: Encoding) -> np.ndarray:
-        out = np.empty(whole.nbytes, np.uint8)
-        fidelity, at = Fidelity(), 0
-        rows = max(ROWS, PIECE // whole.columns // ROWS * ROWS)
-        for first in range(0, whole.rows, rows):
-            piece = replace(whole, rows=min(rows, whole.rows - first))
+        out, fidelity = np.empty(whole.nbytes, np.uint8), Fidelity()
+        step = max(ROWS, PIECE // whole.columns // ROWS * ROWS)
+        row = whole.nbytes // whole.rows
+
+        def encode_piece(first: int) -> tuple[int, Fidelity]:
+            piece = replace(whole, rows=min(step, whole.rows - first))
             values = np.ascontiguousarray(self._tensors[expected.name][first : first + piece.rows], np.float32)
             require_encodable(values, expected.name)
-            data = out[at : at + piece.nbytes]
+            data = out[first * row : first * row + piece.nbytes]
             data[...] = encode(piece, values)
-            fidelity.add(values, decode(piece, data))
-            at += piece.nbytes
-            self._advance(expected.name, piece.nbytes)
+            found = Fidelity()
+            found.add(values, decode(piece, data))
+            return piece.nbytes, found
+
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            for nbytes, found in pool.map(encode_piece, range(0, whole.rows, step)):
+                fidelity.merge(found)
+                self._advance(expected.name, nbytes)
         self.errors[expected.name] = fidelity.error(
             expected.name, whole.kind.value, expected.shape, whole.padded_columns
         )
