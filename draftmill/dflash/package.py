@@ -127,7 +127,7 @@ def write(
     projections. scalars: whether the container repeats the config's six; None is yes in generation 1, no in 2.
     notices: licence files to carry, name -> bytes.
     Raises Refused (dflash.tensor_missing, tensor_unexplained, shape_unexpected, rows_not_whole_tiles,
-    encoding_unexpected, q4nx.not_encodable), BadConfiguration (dflash.output_exists), OSError.
+    encoding_unexpected, scalar_unstorable, q4nx.not_encodable), BadConfiguration (dflash.output_exists), OSError.
     """
     layout = layout or Layout()
     scalars = config.generation == 1 if scalars is None else scalars

@@ -12,9 +12,10 @@ from draftmill.dflash.config import DraftConfig
 from draftmill.dflash.fidelity import Fidelity, TensorError
 from draftmill.dflash.inventory import Expected, Role, expected_tensors
 from draftmill.dflash.layout import Layout
-from draftmill.dflash.scalars import scalar_bytes, scalar_values
+from draftmill.dflash.scalars import as_stored, scalar_bytes, scalar_values
 from draftmill.dflash.storage import MATRICES
 from draftmill.intake.findings import Findings
+from draftmill.outcome import Refusal, Refused
 from draftmill.progress import Progress
 from draftmill.q4nx import writing
 from draftmill.q4nx.encodings import Encoding, Kind
@@ -114,14 +115,22 @@ def _stored_bytes(config: DraftConfig, encoding: Kind, layout: Layout) -> Iterat
 
 
 def stored_scalars(config: DraftConfig, layout: Layout) -> dict[str, writing.Stored]:
-    """The six scalars that repeat the config, by their names in the file."""
+    """The six scalars that repeat the config, by their names in the file. Raises Refused dflash.scalar_unstorable."""
     found = {}
     for name, values in scalar_values(config).items():
-        alone = layout.scalar_shape == "[]" and name != "target_layer_ids"
         label = layout.label(name)
-        found[layout.spelled(name)] = writing.Stored(
-            label, () if alone else (len(values),), scalar_bytes(values, label)
-        )
+        if any(as_stored(value, label) is None for value in values):
+            raise Refused(
+                Refusal(
+                    "dflash.scalar_unstorable",
+                    name,
+                    list(values),
+                    f"what {label} can hold",
+                    f"The container repeats {name} as {label}, which cannot hold this value; no draft needs it.",
+                )
+            )
+        shape = () if layout.scalar_shape == "[]" and name != "target_layer_ids" else (len(values),)
+        found[layout.spelled(name)] = writing.Stored(label, shape, scalar_bytes(values, label))
     return found
 
 

@@ -18,6 +18,7 @@ Number = int | float
 
 _WHOLE = {"I8": "<i1", "U8": "<u1", "I16": "<i2", "U16": "<u2", "I32": "<i4", "U32": "<u4", "I64": "<i8", "U64": "<u8"}
 _FLOAT = {"F32": "<f4", "F64": "<f8", "BF16": "<u2"}
+_LARGEST_SINGLE = float(np.finfo(np.float32).max)
 LABELS = (*_WHOLE, *_FLOAT)
 
 
@@ -82,7 +83,7 @@ def as_stored(value: Number, dtype: str) -> Number | None:
         return int(value) if whole else None
     if dtype == "F64":
         return float(value)
-    if abs(value) > np.finfo(np.float32).max:
+    if abs(value) > _LARGEST_SINGLE:
         return None
     single = np.float32(value)
     rounded = from_bf16(to_bf16(np.array([single])))[0] if dtype == "BF16" else single

@@ -258,6 +258,15 @@ def test_all_that_cannot_be_written_is_said_at_once(tmp_path: Path) -> None:
     assert not (tmp_path / "draft").exists()
 
 
+def test_a_scalar_that_its_label_cannot_hold_is_refused(tmp_path: Path) -> None:
+    config = synthetic_config(1, rope=Rope(1e39), **SMALLEST)
+    tensors = synthetic_tensors(config)
+    write(tmp_path / "double", config, tensors, encoding=Kind.Q4_1, layout=Layout(real_label="F64"))
+    with pytest.raises(Refused) as refused:
+        write(tmp_path / "single", config, tensors, encoding=Kind.Q4_1)
+    assert (refused.value.code, refused.value.where) == ("dflash.scalar_unstorable", "rope_theta")
+
+
 def test_a_layout_takes_only_what_pages_leave_open() -> None:
     for choice in ({"tensor_prefix": "x."}, {"codebooks": Kind.Q4_1}, {"whole_label": "F16"}, {"small": Kind.Q8}):
         with pytest.raises(ValueError, match="none of"):
