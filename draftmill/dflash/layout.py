@@ -5,7 +5,7 @@ from typing import Literal
 
 from draftmill.dflash import names
 from draftmill.dflash.inventory import Expected, Role
-from draftmill.dflash.scalars import LABELS
+from draftmill.dflash.scalars import REAL_LABELS, WHOLE_LABELS
 from draftmill.dflash.storage import MATRICES, SMALL
 from draftmill.q4nx.encodings import Encoding, Kind
 from draftmill.q4nx.writing import ENGINE_ALIGNMENT
@@ -34,8 +34,8 @@ class Layout:
         choices = (
             (self.tensor_prefix, names.TENSOR_PREFIXES),
             (self.scalar_prefix, names.SCALAR_PREFIXES),
-            (self.whole_label, LABELS),
-            (self.real_label, ("F32", "F64", "BF16")),
+            (self.whole_label, WHOLE_LABELS + REAL_LABELS),
+            (self.real_label, REAL_LABELS),
             (self.codebooks, MATRICES[2][Role.CODEBOOK]),
             (self.codebook_suffix, ("", ".weight")),
             (self.small, SMALL[2]),

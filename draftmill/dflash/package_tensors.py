@@ -12,7 +12,7 @@ from draftmill.dflash.config import DraftConfig
 from draftmill.dflash.fidelity import Fidelity, TensorError
 from draftmill.dflash.inventory import Expected, Role, expected_tensors
 from draftmill.dflash.layout import Layout
-from draftmill.dflash.scalars import as_stored, scalar_bytes, scalar_values
+from draftmill.dflash.scalars import as_stored, scalar_values
 from draftmill.dflash.storage import MATRICES
 from draftmill.intake.findings import Findings
 from draftmill.outcome import Refusal, Refused
@@ -21,6 +21,7 @@ from draftmill.q4nx import writing
 from draftmill.q4nx.encodings import Encoding, Kind
 from draftmill.q4nx.fitting import require_encodable
 from draftmill.q4nx.matrix import decode, encode
+from draftmill.q4nx.scalars import number_bytes
 from draftmill.q4nx.tiles import ROWS, from_bf16, to_bf16
 
 PIECE = 1 << 18
@@ -119,7 +120,8 @@ def stored_scalars(config: DraftConfig, layout: Layout) -> dict[str, writing.Sto
     found = {}
     for name, values in scalar_values(config).items():
         label = layout.label(name)
-        if any(as_stored(value, label) is None for value in values):
+        stored = [number for value in values if (number := as_stored(value, label)) is not None]
+        if len(stored) < len(values):
             raise Refused(
                 Refusal(
                     "dflash.scalar_unstorable",
@@ -130,7 +132,7 @@ def stored_scalars(config: DraftConfig, layout: Layout) -> dict[str, writing.Sto
                 )
             )
         shape = () if layout.scalar_shape == "[]" and name != "target_layer_ids" else (len(values),)
-        found[layout.spelled(name)] = writing.Stored(label, shape, scalar_bytes(values, label))
+        found[layout.spelled(name)] = writing.Stored(label, shape, number_bytes(label, stored))
     return found
 
 

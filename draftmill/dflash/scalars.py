@@ -5,21 +5,18 @@ read, as [] or [1], ids as [n]. A float is equal when it is the config's value r
 """
 
 import math
-from typing import Any
 
 import numpy as np
 
 from draftmill.dflash.config import DraftConfig
 from draftmill.outcome import Refusal, Refused
 from draftmill.q4nx.header import Entry
-from draftmill.q4nx.tiles import from_bf16, to_bf16
+from draftmill.q4nx.scalars import number_bytes, read_numbers
 
 Number = int | float
 
-_WHOLE = {"I8": "<i1", "U8": "<u1", "I16": "<i2", "U16": "<u2", "I32": "<i4", "U32": "<u4", "I64": "<i8", "U64": "<u8"}
-_FLOAT = {"F32": "<f4", "F64": "<f8", "BF16": "<u2"}
-_LARGEST_SINGLE = float(np.finfo(np.float32).max)
-LABELS = (*_WHOLE, *_FLOAT)
+WHOLE_LABELS = ("I8", "U8", "I16", "U16", "I32", "U32", "I64", "U64")
+REAL_LABELS = ("F16", "BF16", "F32", "F64")
 
 
 def scalar_values(config: DraftConfig) -> dict[str, tuple[Number, ...]]:
@@ -37,24 +34,25 @@ def scalar_values(config: DraftConfig) -> dict[str, tuple[Number, ...]]:
 def read_scalar(entry: Entry, data: np.ndarray, count: int) -> tuple[Number, ...]:
     """The values of a scalar tensor of `count` values; data: its bytes, uint8.
 
-    Raises Refused: dflash.scalar_dtype, dflash.scalar_shape.
+    Raises Refused: dflash.scalar_shape, and those of `read_numbers`.
     """
-    if entry.dtype not in LABELS:
-        raise _refused("scalar_dtype", entry, entry.dtype[:40], list(LABELS), "is under a label that no number has")
     if entry.shape not in ([(), (1,)] if count == 1 else [(count,)]):
-        raise _refused(
-            "scalar_shape", entry, list(entry.shape), [count], "has another number of values than the config"
+        raise Refused(
+            Refusal(
+                "dflash.scalar_shape",
+                entry.name,
+                list(entry.shape),
+                [count],
+                "The scalar has another number of values than the config; config and container are of two drafts.",
+            )
         )
-    if entry.dtype in _WHOLE:
-        return tuple(int(value) for value in data.view(_WHOLE[entry.dtype]))
-    values = data.view(_FLOAT[entry.dtype])
-    return tuple(float(value) for value in (from_bf16(values) if entry.dtype == "BF16" else values))
+    return read_numbers(entry, data)
 
 
 def check_scalar(name: str, entry: Entry, data: np.ndarray, config: DraftConfig, where: str) -> Refusal | None:
     """What is wrong with the container's scalar `name`, None when it equals the config.
 
-    Codes: dflash.scalar_dtype, scalar_shape, scalar_differs.
+    Codes: dflash.scalar_differs, and those of `read_scalar`.
     """
     values = scalar_values(config)[name]
     try:
@@ -75,38 +73,16 @@ def check_scalar(name: str, entry: Entry, data: np.ndarray, config: DraftConfig,
     )
 
 
-def as_stored(value: Number, dtype: str) -> Number | None:
+def as_stored(value: Number, label: str) -> Number | None:
     """A config's value as the label can hold it, None when it cannot."""
-    if dtype in _WHOLE:
-        limits = np.iinfo(_WHOLE[dtype])
-        whole = float(value).is_integer() and limits.min <= value <= limits.max
-        return int(value) if whole else None
-    if dtype == "F64":
-        return float(value)
-    if abs(value) > _LARGEST_SINGLE:
+    if label in WHOLE_LABELS:
+        if not float(value).is_integer():
+            return None
+        value = int(value)
+    try:
+        with np.errstate(over="ignore"):
+            data = number_bytes(label, [value])
+    except OverflowError:
         return None
-    single = np.float32(value)
-    rounded = from_bf16(to_bf16(np.array([single])))[0] if dtype == "BF16" else single
-    return float(rounded) if math.isfinite(rounded) else None
-
-
-def scalar_bytes(values: tuple[Number, ...], dtype: str) -> np.ndarray:
-    """The stored bytes, uint8. Raises ValueError for a value that the label cannot hold."""
-    stored: list[Any] = [as_stored(value, dtype) for value in values]
-    if None in stored:
-        raise ValueError(f"{dtype} cannot hold {values}")
-    if dtype == "BF16":
-        return to_bf16(np.array(stored, np.float32)).view(np.uint8)
-    return np.array(stored, (_WHOLE | _FLOAT)[dtype]).view(np.uint8)
-
-
-def _refused(code: str, entry: Entry, measured: Any, expected: Any, what: str) -> Refused:
-    return Refused(
-        Refusal(
-            f"dflash.{code}",
-            entry.name,
-            measured,
-            expected,
-            f"The scalar {what}, so it cannot be held against the config; the container is not of a known writer.",
-        )
-    )
+    (stored,) = read_numbers(Entry("", label, (), 0, data.nbytes), data)
+    return stored if math.isfinite(stored) else None

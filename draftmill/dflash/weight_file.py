@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from draftmill.dflash.config_keys import NEUTRAL
 from draftmill.dflash.config_places import Places
 from draftmill.hub.paths import path_problem
 from draftmill.outcome import Refusal, Refused
@@ -27,6 +28,8 @@ def stated_weight_file(places: Places) -> str | None:
     """
     found: tuple[str, str] | None = None
     for place, value in [(place, text) for place, node in places.all() for text in _texts(node)]:
+        if place in NEUTRAL:
+            continue
         if not value.lower().endswith(_WEIGHT_SUFFIX) and not _NAMES_WEIGHTS.search(place.rpartition(".")[2]):
             continue
         places.raw(place)

@@ -268,7 +268,7 @@ def test_a_scalar_that_its_label_cannot_hold_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_layout_takes_only_what_pages_leave_open() -> None:
-    for choice in ({"tensor_prefix": "x."}, {"codebooks": Kind.Q4_1}, {"whole_label": "F16"}, {"small": Kind.Q8}):
+    for choice in ({"tensor_prefix": "x."}, {"codebooks": Kind.Q4_1}, {"whole_label": "BOOL"}, {"small": Kind.Q8}):
         with pytest.raises(ValueError, match="none of"):
             Layout(**choice)
 
@@ -317,7 +317,7 @@ BROKEN = [
     (1, put("model.extra", zeros("F32", 1)), "dflash.tensor_unexplained"),
     (1, put("norm.weight", zeros("BF16", 256)), "dflash.tensor_twice"),
     (1, put("dflash.block_size", zeros("I32", 1)), "dflash.scalar_differs"),
-    (1, put("dflash.block_size", zeros("BOOL", 1)), "dflash.scalar_dtype"),
+    (1, put("dflash.block_size", zeros("BOOL", 1)), "q4nx.dtype_unexpected"),
     (1, put("dflash.block_size", zeros("I32", 2)), "dflash.scalar_shape"),
     (1, put("dflash.target_layer_ids", zeros("I32", 2)), "dflash.scalar_shape"),
 ]  # fmt: skip
