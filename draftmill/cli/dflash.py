@@ -21,6 +21,8 @@ from draftmill.q4nx.encodings import Kind
 app = typer.Typer(no_args_is_help=True, help="Make FastFlowLM DFlash packages.")
 
 REFUSED_OR_FAILED = 1
+WIDTH = 120
+"""Columns that the longest row takes."""
 ENCODINGS = {"q4_1": Kind.Q4_1, "q4_k": Kind.Q4_K}
 
 
@@ -113,8 +115,11 @@ def _named_endings() -> Iterator[None]:
 
 
 def _draw(packed: Packed) -> None:
-    console = Console(soft_wrap=True)
-    table = Table("tensor", "shape", "stored as", "cosine", "relative RMS", "largest", title_justify="left")
+    # Rows may be wider than the terminal: a cut name or figure helps nobody.
+    console = Console(soft_wrap=True, width=max(Console().width, WIDTH))
+    table = Table(box=None, header_style="bold")
+    for heading in ("tensor", "shape", "stored as", "cosine", "RMS/RMS", "largest"):
+        table.add_column(heading, no_wrap=True)
     for error in packed.written.errors:
         shape = " x ".join(map(str, error.shape)) + (f" (+{error.padded_columns})" if error.padded_columns else "")
         table.add_row(

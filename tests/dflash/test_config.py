@@ -182,13 +182,9 @@ def test_a_dotted_key_and_an_object_are_one_place(section: dict[str, Any]) -> No
         assert codes(content) == ["dflash.conflict"]
 
 
-NEEDED = [
-    (BOLT, (key,))
-    for key in (
-        ("hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads")
-        + ("head_dim", "vocab_size", "rms_norm_eps", "rope_theta", "block_size")
-    )
-] + [
+SIZES = ["hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads"]
+SIZES += ["head_dim", "vocab_size"]
+NEEDED = [(BOLT, (key,)) for key in [*SIZES, "rms_norm_eps", "rope_theta", "block_size"]] + [
     (BOLT, ("dflash_config", "mask_token_id")),
     (BOLT, ("dflash_config", "target_layer_ids")),
     (QWEN36_27B, ("sliding_window",)),
@@ -318,7 +314,8 @@ def test_keys_that_say_the_ordinary_thing_are_no_reason_to_refuse() -> None:
         "has_own_lm_head": False, "draft_vocab_size": 262144, "target_hidden_size": 2560, "sample_from_anchor": False,
         "partial_rotary_factor": 1.0, "is_neox_style": True, "mlp_bias": False,
         "rope_scaling": {"rope_type": "default"},
-        "_name_or_path": "/training/draft/model.safetensors", "auto_map": {"AutoModel": "dflash.DFlashDraftModel"}, "dtype": "bfloat16",
+        "_name_or_path": "/training/draft/model.safetensors",
+        "auto_map": {"AutoModel": "dflash.DFlashDraftModel"}, "dtype": "bfloat16",
     }  # fmt: skip
     config = parse_config(BOLT | ordinary)
     assert config == parse_config(BOLT)
