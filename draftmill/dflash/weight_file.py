@@ -11,6 +11,7 @@ from typing import Any
 
 from draftmill.dflash.config_keys import NEUTRAL
 from draftmill.dflash.config_places import Places
+from draftmill.hub.local import belongs
 from draftmill.hub.paths import path_problem
 from draftmill.outcome import Refusal, Refused
 
@@ -92,7 +93,7 @@ def find_container(folder: Path, stated: str | None) -> Path:
                 )
             )
         path = folder / there[0]
-    if not path.resolve().is_relative_to(folder.resolve()):
+    if not belongs(path.resolve(), folder):
         raise Refused(
             Refusal(
                 "dflash.weight_path",

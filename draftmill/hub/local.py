@@ -111,12 +111,18 @@ def _check_pin(folder: Path, pin: Listing, ref: Ref, selection: Selection) -> Li
     return pin.model_copy(update={"source": "mirror", "files": tuple(files), "not_taken": tuple(aside)})
 
 
+def belongs(real: Path, folder: Path) -> bool:
+    """Whether a resolved path lies in the folder, or in the blobs of the Hugging Face cache that it is a snapshot of."""
+    root = folder.resolve()
+    allowed = [root, root.parent.parent / "blobs"] if root.parent.name == "snapshots" else [root]
+    return any(real.is_relative_to(place) for place in allowed)
+
+
 def open_path(folder: Path, name: str) -> Path:
     """The regular file behind a name. A link may lead within the folder, and within the repository's part of a
     Hugging Face cache (snapshots/ to blobs/); one that leads out would carry a stranger's file into the store."""
     real, root = (folder / name).resolve(), folder.resolve()
-    allowed = [root, root.parent.parent / "blobs"] if root.parent.name == "snapshots" else [root]
-    if not any(real.is_relative_to(place) for place in allowed):
+    if not belongs(real, folder):
         sentence = f"{folder / name} is a link out of its folder. Put the file itself there."
         raise Refused(Refusal("hub.link", name, str(real), str(root), sentence))
     if not real.is_file():
