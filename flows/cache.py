@@ -118,7 +118,7 @@ class JobCache:
         return Finished(folder, result)
 
     def drop(self, unfinished: Path, result: Result) -> None:
-        """Removes what a refused job left. What a broken one left stays for whoever looks into it, until the next try."""
+        """Removes what a refused job left. What a broken one left stays to be looked into, until the next try."""
         if result.outcome == "refused":
             shutil.rmtree(unfinished)
 

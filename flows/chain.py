@@ -116,10 +116,10 @@ class Chain:
                         step.title, key.digest, self.cache.keep(key, folder, result, step.subject), False, reason
                     )
         if done.from_cache:
-            display.ended(step.title, "cached")
+            display.skipped(step.title, done.reason)
         self.done.append(done)
         return done
 
     def _cached(self, step: Step, key: JobKey) -> Done | None:
         found = self.cache.find(key) if step.cached else None
-        return Done(step.title, key.digest, found, True, "same key as a finished job") if found else None
+        return Done(step.title, key.digest, found, True, "finished before with the same key") if found else None

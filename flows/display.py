@@ -16,6 +16,7 @@ from draftmill.progress import Progress as ReportProgress
 class Display(Protocol):
     def started(self, title: str, reason: str) -> None: ...
     def event(self, title: str, event: dict[str, Any]) -> None: ...
+    def skipped(self, title: str, reason: str) -> None: ...
     def ended(self, title: str, how: str) -> None: ...
 
 
@@ -26,6 +27,9 @@ class Silent:
         pass
 
     def event(self, title: str, event: dict[str, Any]) -> None:
+        pass
+
+    def skipped(self, title: str, reason: str) -> None:
         pass
 
     def ended(self, title: str, how: str) -> None:
@@ -67,6 +71,11 @@ class Terminal:
             self._bars.update(self._tasks[title], completed=done, total=total or None, amount=shown)
         elif event["event"] == "stderr" and self.explain:
             self.console.print(Text(f"  {title}: {event['line']}", style="dim"))
+
+    def skipped(self, title: str, reason: str) -> None:
+        if self.explain:
+            self.console.print(Text(f"  {title}: skipped, {reason}", style="dim"))
+        self.ended(title, "cached")
 
     def ended(self, title: str, how: str) -> None:
         if title not in self._tasks:

@@ -21,18 +21,17 @@ from typing import Any
 
 from docker.errors import APIError, ImageNotFound
 from docker.utils.socket import STDERR, frames_iter
-from pydantic import ValidationError
 from requests.exceptions import RequestException
 
 from draftmill.outcome import BadConfiguration, InputOutput, Unavailable
 from flows.images import Image, image_for
 from flows.runners.docker_container import Plan, create
 from flows.runners.docker_engine import connect, labels_of, remove, sweep
-from flows.runners.docker_lines import LineEvents
 from flows.runners.docker_network import network_for
-from flows.runners.runner import Events, Limits, died
+from flows.runners.endings import Ending, read_result
+from flows.runners.lines import LineEvents
+from flows.runners.runner import Events, Limits
 from jobs.contract import Request, Result, write_json
-from jobs.supervisor import TIMED_OUT
 
 UID = 65532
 """Whom a job runs as when we are root: a number that owns nothing."""
@@ -102,7 +101,7 @@ class DockerRunner:
                 ending = self._contain(plan, handed, events)
             except (APIError, RequestException) as error:
                 raise Unavailable(f"The Docker engine did not run {job}: {error}", code="docker.engine") from error
-        return _result(job, folder, ending, limits)
+        return read_result(job, folder, ending, limits)
 
     def _image_id(self, image: Image) -> str:
         try:
@@ -111,18 +110,18 @@ class DockerRunner:
             sentence = f"The image {image.tag} is not there; build it: draftmill images build {image.name}"
             raise BadConfiguration(sentence, code="docker.no_image") from error
 
-    def _contain(self, plan: Plan, handed: str, events: Events) -> "_Ending":
+    def _contain(self, plan: Plan, handed: str, events: Events) -> Ending:
         container = self._client.containers.get(create(self._client.api, plan))
         try:
             return self._follow(str(container.id), handed, plan.limits, events)
         finally:
             remove(container)
 
-    def _follow(self, container: str, handed: str, limits: Limits, events: Events) -> "_Ending":
+    def _follow(self, container: str, handed: str, limits: Limits, events: Events) -> Ending:
         """Attaches, starts, hands over the secrets, and reads what the job prints until it ends."""
         api = self._client.api
         stream = api.attach_socket(container, {"stdin": 1, "stdout": 1, "stderr": 1, "stream": 1})
-        ending = _Ending()
+        ending = Ending()
 
         def end() -> None:
             ending.timed_out = True
@@ -148,14 +147,6 @@ class DockerRunner:
         # An event apart from the exit: the kernel may have killed a child and left the job to end with 0.
         ending.out_of_memory = api.inspect_container(container)["State"]["OOMKilled"]
         return ending
-
-
-class _Ending:
-    """How a container ended."""
-
-    code = -1
-    timed_out = False
-    out_of_memory = False
 
 
 @contextmanager
@@ -191,26 +182,3 @@ def _check_readable(source: Path, uid: int) -> None:
         if os.geteuid() == 0 and found.st_uid != uid and found.st_mode & needed != needed:
             sentence = f"{path} cannot be read by other users, and the job runs as user {uid}: chmod o+rX it."
             raise InputOutput(sentence, code="docker.unreadable", where=str(path))
-
-
-def _result(job: str, folder: Path, ending: _Ending, limits: Limits) -> Result:
-    """The job's own result, unless the way it ended says that it cannot be believed."""
-    if ending.timed_out or ending.code == TIMED_OUT:
-        return died(job, "timeout", f"Job {job} ran past its limit of {limits.timeout_s:g} s and was ended.", 75)
-    if ending.out_of_memory:
-        sentence = f"Job {job} or a child of it ran out of memory at {limits.memory_bytes >> 20} MiB: raise the limit."
-        return died(job, "oom", sentence)
-    for path in folder.rglob("*"):
-        if not stat.S_ISREG(mode := path.lstat().st_mode) and not stat.S_ISDIR(mode):
-            return died(job, "irregular_output", f"Job {job} left {path.relative_to(folder)}, which is no plain file.")
-    try:
-        result = Result.model_validate_json((folder / "result.json").read_bytes())
-    except FileNotFoundError:
-        sentence = f"Job {job} ended with exit code {ending.code} and left no result; its last lines say more."
-        return died(job, "died", sentence)
-    except ValidationError as error:
-        return died(job, "died", f"Job {job} left a result that is not one: {error.errors()[0]['msg']}.")
-    if result.exit_code != ending.code:
-        sentence = f"Job {job} states exit code {result.exit_code} but ended with {ending.code}."
-        return died(job, "died", sentence)
-    return result

@@ -4,7 +4,6 @@ The job runs below `jobs.supervisor`, whose standard input is a pipe we hold: wh
 the pipe closes and the supervisor ends the job. The environment is built from nothing, so no credential travels.
 """
 
-import json
 import os
 import subprocess
 import sys
@@ -14,9 +13,10 @@ from pathlib import Path
 from typing import IO, Any
 
 from flows.code_digest import code_digest
-from flows.runners.runner import Events, Limits, died
+from flows.runners.endings import Ending, read_result
+from flows.runners.lines import LineEvents
+from flows.runners.runner import Events, Limits
 from jobs.contract import Request, Result, write_json
-from jobs.supervisor import TIMED_OUT
 
 PASSED_ON = (
     "PATH",
@@ -63,8 +63,8 @@ class ProcessRunner:
                 start_new_session=True,
             )
             readers = [
-                threading.Thread(target=_read, args=(child.stdout, events, True), daemon=True),
-                threading.Thread(target=_read, args=(child.stderr, events, False), daemon=True),
+                threading.Thread(target=_read, args=(child.stdout, LineEvents(events, structured=True)), daemon=True),
+                threading.Thread(target=_read, args=(child.stderr, LineEvents(events, structured=False)), daemon=True),
             ]
             for reader in readers:
                 reader.start()
@@ -76,7 +76,7 @@ class ProcessRunner:
                 child.wait()
                 for reader in readers:
                     reader.join(timeout=5)
-        return _result(job, folder, child.returncode, limits)
+        return read_result(job, folder, Ending(child.returncode), limits)
 
 
 def _environment(limits: Limits, scratch: str) -> dict[str, str]:
@@ -93,22 +93,7 @@ def _environment(limits: Limits, scratch: str) -> dict[str, str]:
     }
 
 
-def _read(stream: IO[bytes] | None, events: Events, structured: bool) -> None:
-    for line in stream or ():
-        text = line.decode(errors="replace").rstrip("\n")
-        event = None
-        if structured and text.startswith("{"):
-            try:
-                event = json.loads(text)
-            except ValueError:
-                event = None
-        events(event if isinstance(event, dict) and "event" in event else {"event": "stderr", "line": text})
-
-
-def _result(job: str, folder: Path, code: int, limits: Limits) -> Result:
-    path = folder / "result.json"
-    if path.exists():
-        return Result.model_validate_json(path.read_bytes())
-    if code == TIMED_OUT:
-        return died(job, "timeout", f"job {job} ran past its limit of {limits.timeout_s:.0f} s and was ended", 75)
-    return died(job, "died", f"job {job} ended with exit code {code} and left no result; its last lines say more")
+def _read(stream: IO[bytes] | None, lines: LineEvents) -> None:
+    while stream and (data := stream.read1(1 << 16)):  # type: ignore[attr-defined]
+        lines.feed(data)
+    lines.close()

@@ -44,8 +44,3 @@ class Runner(Protocol):
     ) -> Result:
         """Writes folder/request.json, runs the job, returns folder/result.json, or a failure that says why not."""
         ...
-
-
-def died(job: str, code: str, sentence: str, exit_code: int = 70) -> Result:
-    """The result of a job that left none: killed, timed out, out of memory."""
-    return Result(job=job, outcome="failed", exit_code=exit_code, error=sentence, error_code=code)

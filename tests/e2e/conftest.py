@@ -12,10 +12,15 @@ from tests.e2e.mill import Mill, MillMaker, write_hub
 
 
 @pytest.fixture(scope="session")
-def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def hub_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("hub")
     write_hub(root)
-    with serve(root) as server:
+    return root
+
+
+@pytest.fixture(scope="session")
+def hub(hub_folder: Path) -> Iterator[str]:
+    with serve(hub_folder) as server:
         yield server.endpoint
 
 

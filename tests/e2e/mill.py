@@ -9,26 +9,49 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from draftmill.digest import sha256_file
-from tests.support.checkpoints import write_checkpoint
-from tests.support.inputs import ROOT, qwen3_tokenizer
+from gguf import GGUFReader
 
-DRAFT, DONOR, PLAIN = "amd/PARD2-Qwen3-Tiny", "Qwen/Qwen3-Tiny", "amd/PARD-Qwen3-Tiny"
-TINY = {"hidden_size": 64, "intermediate_size": 96, "num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 32}
-PARD = {"pard_token": 151670, "spd_type": "pard"}
-CARD = "---\nlicense: apache-2.0\nbase_model: Qwen/Qwen3-0.6B\n---\n"
+from draftmill.digest import sha256_file
+from flows.demo.smollm2 import write_tokenizer
+from tests.support.checkpoints import write_checkpoint
+from tests.support.inputs import ROOT, smollm2_gguf
+
+DRAFT, DONOR, PLAIN = "tiny/PARD2-SmolLM2-135M", "tiny/SmolLM2-135M", "tiny/PARD-SmolLM2-1M"
+MASK = 49200
+"""An id of the padding above SmolLM2's 49152 tokens."""
+CARD = "---\nlicense: apache-2.0\nbase_model: HuggingFaceTB/SmolLM2-135M\n---\n"
+
+
+def write_tiny(folder: Path, tokenizer: Path | None) -> None:
+    """A random PARD draft of the Llama architecture. A vocabulary of 49,152 keeps a whole run short."""
+    write_checkpoint(
+        folder,
+        "LlamaForCausalLM",
+        tokenizer=tokenizer,
+        hidden_size=64,
+        intermediate_size=96,
+        num_attention_heads=2,
+        num_key_value_heads=1,
+        head_dim=32,
+        vocab_size=49280,
+        bos_token_id=1,
+        eos_token_id=2,
+        pard_token=MASK,
+        spd_type="pard",
+    )
+    (folder / "README.md").write_text(CARD)
 
 
 def write_hub(root: Path) -> None:
-    """A PARD draft with its tokenizer, a weights-only PARD-2-like draft, and the donor of the second."""
-    write_checkpoint(root / PLAIN, **TINY, **PARD)
-    write_checkpoint(root / DRAFT, tokenizer=None, **TINY, **PARD)
-    (root / DONOR).mkdir(parents=True)
-    for name in ("tokenizer.json", "tokenizer_config.json"):
-        (root / DONOR / name).write_bytes((qwen3_tokenizer() / name).read_bytes())
-    (root / DONOR / "config.json").write_bytes((root / PLAIN / "config.json").read_bytes())
-    for repo in (PLAIN, DRAFT, DONOR):
-        (root / repo / "README.md").write_text(CARD)
+    """A PARD draft with its tokenizer, one of weights alone, and the donor of the second."""
+    donor = root / DONOR
+    donor.mkdir(parents=True)
+    fields = GGUFReader(smollm2_gguf()).fields
+    write_tokenizer({name: field.contents() for name, field in fields.items()}, donor)
+    write_tiny(root / PLAIN, donor)
+    write_tiny(root / DRAFT, None)
+    (donor / "config.json").write_bytes((root / PLAIN / "config.json").read_bytes())
+    (donor / "README.md").write_text(CARD)
 
 
 @dataclass

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 from draftmill.gguf.header import read_header
-from tests.e2e.mill import DONOR, DRAFT, PLAIN, MillMaker, jobs_run, published_files
+from tests.e2e.mill import DONOR, DRAFT, PLAIN, MillMaker, jobs_run, published_files, write_tiny
 
 
 def test_a_drafter_is_published_with_its_evidence_and_a_second_run_does_nothing(
@@ -20,9 +20,9 @@ def test_a_drafter_is_published_with_its_evidence_and_a_second_run_does_nothing(
     manifest = json.loads(next((tmp_path / "store").rglob("manifest.json")).read_text())
     assert manifest["source"]["repo"] == PLAIN
     assert manifest["licence"]["id"] == "Apache-2.0"
-    assert any("151670" in sentence for sentence in manifest["cannot"])
+    assert any("49200" in sentence for sentence in manifest["cannot"])
     keys = read_header(next(path for name, path in files.items() if name.endswith("Q4_K_M.gguf"))).fields
-    assert keys["draftmill.pard_token"] == 151670
+    assert keys["draftmill.pard_token"] == 49200
     assert keys["draftmill.recipe"] == manifest["recipe"]
     assert keys["draftmill.source.commit"] == manifest["source"]["commit"]
 
@@ -44,7 +44,9 @@ def test_a_repository_of_weights_alone_is_refused_until_a_donor_is_named(mill: M
     code, ending, _ = here.run("convert", DRAFT, "--tokenizer-from", DONOR, "--json")
     assert (code, ending["kind"]) == (0, "published")
     assert ending["manifest"]["donor"]["source"]["repo"] == DONOR
-    assert not any(title.startswith("download amd/") for title in jobs_run(ending)), "the weights were there already"
+    assert not any(title.startswith(f"download {DRAFT}") for title in jobs_run(ending)), (
+        "the weights were there already"
+    )
 
 
 def test_a_changed_question_runs_only_what_it_changes_and_explains_why(mill: MillMaker) -> None:
@@ -57,19 +59,15 @@ def test_a_changed_question_runs_only_what_it_changes_and_explains_why(mill: Mil
     assert "skipped, finished before with the same key" in err
 
 
-def test_a_folder_is_converted_like_a_repository(mill: MillMaker, tmp_path: Path) -> None:
-    from tests.e2e.mill import CARD, PARD, TINY
-    from tests.support.checkpoints import write_checkpoint
-
-    write_checkpoint(tmp_path / "My-Draft", **TINY, **PARD)
-    (tmp_path / "My-Draft" / "README.md").write_text(CARD)
+def test_a_folder_is_converted_like_a_repository(mill: MillMaker, hub_folder: Path, tmp_path: Path) -> None:
+    write_tiny(tmp_path / "My-Draft", hub_folder / DONOR)
     code, ending, err = mill().run("convert", str(tmp_path / "My-Draft"), "--quant", "Q8_0", "--json")
     assert (code, err) == (0, "")
     assert ending["manifest"]["entry"] == "local/My-Draft"
 
 
 def test_what_the_hub_does_not_have_is_a_sentence_and_not_a_traceback(mill: MillMaker) -> None:
-    code, ending, err = mill().run("convert", "amd/No-Such-Draft", "--json")
+    code, ending, err = mill().run("convert", "tiny/No-Such-Draft", "--json")
     assert code == 1
     assert "Traceback" not in err
-    assert ending["refusals"][0]["where"].startswith("amd/No-Such-Draft")
+    assert ending["refusals"][0]["where"].startswith("tiny/No-Such-Draft")

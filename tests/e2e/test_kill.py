@@ -13,8 +13,8 @@ from tests.e2e.mill import PLAIN, MillMaker, jobs_run, published_files
 
 ARGUMENTS = ("convert", PLAIN, "--quant", "Q8_0", "--json")
 CHAIN = {
-    "download": "download amd/",
-    "intake": "intake amd/",
+    "download": f"download {PLAIN}",
+    "intake": f"intake {PLAIN}",
     "tokenizer": "check tokenizer",
     "convert": "convert to F16",
     "quantize": "quantize to Q8_0",
@@ -45,7 +45,7 @@ def living_jobs(work: Path) -> list[int]:
     return found
 
 
-@pytest.mark.parametrize("job", list(CHAIN))
+@pytest.mark.parametrize("job", ["download", "tokenizer", "quantize", "check"])
 def test_a_run_killed_at_a_job_is_finished_by_the_same_command(job: str, mill: MillMaker, tmp_path: Path) -> None:
     here = mill()
     process = here.start(*ARGUMENTS)

@@ -23,7 +23,7 @@ def test_no_secret_is_left_in_logs_database_results_or_store(
         here = mill(weed.url, **secrets)
         code, ending, err = here.run("convert", PLAIN, "--quant", "Q8_0", "--json", "--explain")
         assert code == 0, err
-        refused, text, err2 = here.run("convert", "amd/No-Such-Draft", "--explain")
+        refused, text, err2 = here.run("convert", "tiny/No-Such-Draft", "--explain")
         assert refused == 1
         published = weed.client().list_objects_v2(Bucket=s3_servers.BUCKET)["Contents"]
         assert any(entry["Key"].endswith("/manifest.json") for entry in published)

@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from flows.runners.docker_lines import LONGEST, LineEvents
+from flows.runners.lines import LONGEST, LineEvents
 
 
 def _events(*blocks: bytes, structured: bool = True) -> list[dict[str, Any]]:
