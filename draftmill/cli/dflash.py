@@ -118,7 +118,7 @@ def _draw(packed: Packed) -> None:
     # Rows may be wider than the terminal: a cut name or figure helps nobody.
     console = Console(soft_wrap=True, width=max(Console().width, WIDTH))
     table = Table(box=None, header_style="bold")
-    for heading in ("tensor", "shape", "stored as", "cosine", "RMS/RMS", "largest"):
+    for heading in ("tensor", "shape", "stored as", "cosine", "rel. RMS", "largest"):
         table.add_column(heading, no_wrap=True)
     for error in packed.written.errors:
         shape = " x ".join(map(str, error.shape)) + (f" (+{error.padded_columns})" if error.padded_columns else "")
