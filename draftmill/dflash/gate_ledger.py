@@ -46,8 +46,10 @@ class Ledger:
         entry = self._entries[check]
         entry.evidence, entry.outcome = why, Outcome.NOT_APPLICABLE
 
-    def refused(self, check: str) -> bool:
-        return bool(self._entries[check].findings)
+    def skip_unless_made(self, check: str, why: str) -> None:
+        entry = self._entries[check]
+        if entry.outcome is None and not entry.findings:
+            self.skip(check, why)
 
     @property
     def spoke(self) -> bool:

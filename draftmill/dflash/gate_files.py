@@ -1,0 +1,175 @@
+"""The files of a package as the gate opens them: inside the folder, regular, readable, and the same at the end.
+
+Nothing is followed out of the package (a Hugging Face cache, whose snapshots are links into its blobs, excepted), no
+pipe is waited for, and every file that was opened is looked at again when the gate is done.
+"""
+
+import hashlib
+import os
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+
+from draftmill.dflash.gate_ledger import Ledger
+from draftmill.dflash.gate_result import File
+from draftmill.hub.local import belongs
+from draftmill.outcome import Refusal
+
+PIECE = 1 << 22
+_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+
+@dataclass
+class Opened:
+    """An open file. before: its state when it was opened. sha256: once it was read to its end."""
+
+    name: str
+    path: Path
+    descriptor: int
+    before: os.stat_result
+    sha256: str | None = None
+
+    @property
+    def size(self) -> int:
+        return self.before.st_size
+
+
+class PackageFiles:
+    """Opens files of a folder, keeps them open, and tells what happened to them. Bad ones go into the ledger."""
+
+    def __init__(self, folder: Path, ledger: Ledger) -> None:
+        self.folder = folder
+        self.opened: dict[str, Opened] = {}
+        self.bytes_read = 0
+        self._ledger = ledger
+        self._unreadable: list[str] = []
+        self._linked: list[str] = []
+
+    def open(self, name: str) -> Opened | None:
+        """The file, or None when it may not or cannot be read; a name is opened once."""
+        if name in self.opened:
+            return self.opened[name]
+        try:
+            path = (self.folder / name).resolve()
+        except (OSError, RuntimeError) as error:
+            return self._irregular(name, f"a link that leads nowhere ({error})")
+        if (self.folder / name).is_symlink():
+            self._linked.append(name)
+        if not belongs(path, self.folder):
+            self._ledger.refuse(
+                "files.links",
+                Refusal(
+                    "gate.link",
+                    name,
+                    str(path),
+                    "a file inside the package",
+                    "The file is a link out of the package; nothing outside it is read. Copy the file itself into it.",
+                ),
+            )
+            return None
+        try:
+            descriptor = os.open(path, _FLAGS)
+        except FileNotFoundError:
+            return self._irregular(name, "a link that leads nowhere")
+        except OSError as error:
+            self.unreadable(name, error)
+            return None
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            os.close(descriptor)
+            return self._irregular(name, "a folder" if stat.S_ISDIR(status.st_mode) else "a pipe, socket or device")
+        self.opened[name] = Opened(name, path, descriptor, status)
+        return self.opened[name]
+
+    def unreadable(self, name: str, error: OSError) -> None:
+        """That is no fault of the package, but nothing can be said about it."""
+        mend = (
+            "give yourself the right to read it"
+            if isinstance(error, PermissionError)
+            else "look at the disk, and copy the package anew"
+        )
+        self._unreadable.append(f"{name} cannot be read ({error.strerror or error}): {mend}, then run the gate again")
+
+    def _irregular(self, name: str, what: str) -> None:
+        self._ledger.refuse(
+            "files.readable",
+            Refusal(
+                "gate.not_regular_file", name, what, "a regular file", f"This is {what}; put the file itself there."
+            ),
+        )
+
+    def content(self, file: Opened, limit: int) -> bytes | None:
+        """A small file whole, with its digest; at most limit + 1 bytes. None when reading failed."""
+        try:
+            data = os.pread(file.descriptor, limit + 1, 0)
+        except OSError as error:
+            self.unreadable(file.name, error)
+            return None
+        self.bytes_read += len(data)
+        if len(data) <= limit:
+            file.sha256 = hashlib.sha256(data).hexdigest()
+        return data
+
+    def digest(self, file: Opened) -> str | None:
+        """SHA-256 of a file, in bounded memory. None when reading failed."""
+        if file.sha256 is None:
+            digest, offset = hashlib.sha256(), 0
+            try:
+                while piece := os.pread(file.descriptor, min(PIECE, file.size - offset), offset):
+                    digest.update(piece)
+                    offset += len(piece)
+            except OSError as error:
+                self.unreadable(file.name, error)
+                return None
+            self.bytes_read += offset
+            file.sha256 = digest.hexdigest()
+        return file.sha256
+
+    def first_hole(self, file: Opened) -> int | None:
+        """Where the first part lies that was never written, None when there is none (or the system cannot tell)."""
+        if not file.size:
+            return None
+        try:
+            hole = os.lseek(file.descriptor, 0, os.SEEK_HOLE)
+        except OSError:
+            return None
+        return hole if hole < file.size else None
+
+    def as_records(self) -> tuple[File, ...]:
+        return tuple(File(file.name, file.size, file.sha256) for _, file in sorted(self.opened.items()))
+
+    def settle(self) -> None:
+        """The outcomes of files.*, once everything was read. files.whole is the container's."""
+        ledger = self._ledger
+        names = sorted(self.opened)
+        links = f", {len(self._linked)} through links that stay in it" if self._linked else ""
+        ledger.passes("files.links", names, f"{len(names)} files of the package were opened{links}")
+        changed = [change for file in self.opened.values() if (change := _change(file))]
+        if changed:
+            ledger.undetermined("files.settled", changed, "; ".join(changed), withholds=True)
+        elif names:
+            ledger.passes("files.settled", "unchanged", "size and time of every file are those of the start")
+        if self._unreadable:
+            ledger.undetermined("files.readable", self._unreadable, "; ".join(self._unreadable), withholds=True)
+        elif names:
+            ledger.passes("files.readable", names, "regular files, read to the end")
+
+    def close(self) -> None:
+        for file in self.opened.values():
+            os.close(file.descriptor)
+
+
+def _change(file: Opened) -> str | None:
+    now = os.fstat(file.descriptor)
+    try:
+        replaced = os.stat(file.path).st_ino != file.before.st_ino
+    except OSError:
+        replaced = True
+    wait = "wait until its writer is done, then run the gate again"
+    if now.st_size > file.size:
+        return f"{file.name} grew from {file.size} to {now.st_size} bytes while it was read: {wait}"
+    if now.st_size < file.size:
+        return f"{file.name} was cut from {file.size} to {now.st_size} bytes while it was read: {wait}"
+    if now.st_mtime_ns != file.before.st_mtime_ns:
+        return f"{file.name} was written to while it was read: {wait}"
+    return f"{file.name} was replaced or removed while it was read: {wait}" if replaced else None

@@ -1,0 +1,116 @@
+"""Which tensors the container holds for the config, and where the two disagree: names, labels, encodings, sizes."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from math import prod
+
+from draftmill.dflash import names
+from draftmill.dflash.config import DraftConfig
+from draftmill.dflash.gate_ledger import Ledger
+from draftmill.dflash.gate_table import SHAPES, home_of
+from draftmill.dflash.inventory import Matched, Role, expected_tensors, match
+from draftmill.dflash.storage import Inventory, locate
+from draftmill.intake.findings import Findings
+from draftmill.outcome import Refusal
+from draftmill.q4nx.header import Entry
+from draftmill.q4nx.tiles import COLUMNS, ROWS
+
+_ATTENTION = tuple(part.rpartition(".")[2] for part in (*names.ATTENTION_PROJECTIONS, *names.HEAD_NORMS))
+
+
+def check_tensors(config: DraftConfig, entries: Mapping[str, Entry], where: str, ledger: Ledger) -> Inventory:
+    """The tensors whose place and form are as the config has them; everything else goes into the ledger."""
+    matched = match(config, entries, container=True)
+    for refusal in matched.refusals(where, config.generation):
+        ledger.refuse(home_of(refusal.code, None, "tensors.explained"), refusal)
+    count, wanted = len(matched.found), len(matched.found) + len(matched.missing)
+    ledger.passes("tensors.present", count, f"{count} of {wanted} tensors are there")
+    ledger.passes("tensors.explained", len(entries), f"each of {len(entries)} tensors is a draft's")
+    ledger.passes("tensors.single", count, "one name for each tensor")
+
+    findings = Findings()
+    inventory = locate(config, matched, entries, where, findings)
+    inventory, findings = _by_stored_head(config, matched, entries, where, ledger, inventory, findings)
+    roles = {matched.found[each.name]: each.role for each in expected_tensors(config, scalars=True) if each.name in matched.found}
+    for refusal in findings.refusals:
+        role = roles.get(refusal.where.removeprefix(f"{where}:"))
+        ledger.refuse(home_of(refusal.code, role, "tensors.encodings"), refusal)
+    _say(config, matched, entries, inventory, ledger)
+    return inventory
+
+
+def _by_stored_head(
+    config: DraftConfig,
+    matched: Matched,
+    entries: Mapping[str, Entry],
+    where: str,
+    ledger: Ledger,
+    inventory: Inventory,
+    findings: Findings,
+) -> tuple[Inventory, Findings]:
+    """One wrong head_dim makes every tensor of attention look wrong. When another one explains them all, that is the
+    finding, and the rest is looked at with the stored one."""
+    stored = _stored_heads(config, matched, entries)
+    tiles = f"q_proj's tiles give {sorted(stored)}"
+    if findings and len(stored) == 1 and stored != {config.head_dim}:
+        (head,) = stored
+        again = Findings()
+        other = locate(replace(config, head_dim=head), matched, entries, where, again)
+        if not any(_of_attention(refusal) for refusal in again.refusals):
+            ledger.refuse(
+                "tensors.head_dim",
+                Refusal(
+                    "gate.head_dim",
+                    f"{where}:self_attn",
+                    head,
+                    config.head_dim,
+                    f"The stored tiles and norms of attention are those of heads of {head}, and the config says "
+                    f"{config.head_dim}; config or container is another draft's. Download the package again.",
+                ),
+            )
+            return other, again
+    if stored:
+        ledger.passes("tensors.head_dim", sorted(stored), f"{tiles}, the config says {config.head_dim}")
+    return inventory, findings
+
+
+def _of_attention(refusal: Refusal) -> bool:
+    return any(f"{part}." in refusal.where for part in _ATTENTION)
+
+
+def _stored_heads(config: DraftConfig, matched: Matched, entries: Mapping[str, Entry]) -> set[int]:
+    """The head_dim that each layer's q_proj has room for, by its number of tiles."""
+    across = -(-config.hidden_size // COLUMNS)
+    found = set()
+    for i in range(config.num_hidden_layers):
+        if name := matched.found.get(names.layer(i, f"{names.ATTENTION_PROJECTIONS[0]}.weight")):
+            rows = prod(entries[name].shape[:-1]) / across * ROWS
+            heads = rows / config.num_attention_heads
+            found.add(int(heads) if heads.is_integer() and heads > 0 else -1)
+    return found - {-1} if found != {-1} else set()
+
+
+def _say(
+    config: DraftConfig, matched: Matched, entries: Mapping[str, Entry], inventory: Inventory, ledger: Ledger
+) -> None:
+    located = list(inventory.by_name.values())
+    labels = sorted({f"{each.expected.role}: {each.entry.dtype}" for each in located})
+    ledger.passes("tensors.labels", labels, "; ".join(labels) or "none")
+    packed = [each for each in located if each.encoding and each.encoding.packed]
+    kinds = sorted({each.encoding.kind.value for each in packed if each.encoding})
+    ledger.passes("tensors.encodings", kinds, f"{len(packed)} packed tensors, {', '.join(kinds) or 'none'}")
+    ledger.passes("tensors.uniform", kinds, f"one encoding for {len(packed)} packed tensors")
+    by_role: dict[str, list[str]] = {}
+    for each in located:
+        if each.expected.role in SHAPES:
+            by_role.setdefault(SHAPES[each.expected.role], []).append(each.expected.name)
+    for check in dict.fromkeys(SHAPES.values()):
+        found = by_role.get(check, [])
+        if found:
+            ledger.passes(check, len(found), f"{len(found)} tensors have the size that the config gives them")
+    padded = [each for each in packed if each.encoding and each.encoding.padded_columns]
+    if any(each.expected.role == Role.PROJECTION for each in packed):
+        tiles = sum(each.encoding.tile_rows * each.encoding.tile_columns for each in packed if each.encoding)
+        more = f"; {len(padded)} are padded to whole tiles" if padded else ""
+        count = len(by_role.get("tensors.tiles", []))
+        ledger.passes("tensors.tiles", tiles, f"{count} projections, {tiles:,} tiles in all packed tensors{more}")
