@@ -98,8 +98,8 @@ def test_a_body_that_never_gets_further_is_temporary_and_keeps_its_partial_file(
     if kind == "stall":
         run.be_impatient()
     run.ends_with(Temporary, code)
-    # A reset may cost the client some of what was sent, so that it gets further by one of four 256 KiB chunks at a time:
-    # five attempts for each, and six at the end.
+    # A reset may cost the client some of what was sent: it gets further by one of four 256 KiB chunks at a time,
+    # with five attempts for each, and six at the end.
     assert len(run.ranges()) <= (4 * 5 + 6 if kind == "reset" else 7)
     assert (run.out / f"{WEIGHTS}.partial").exists()
     run.hub.faults.clear()
