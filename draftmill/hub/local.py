@@ -112,7 +112,7 @@ def _check_pin(folder: Path, pin: Listing, ref: Ref, selection: Selection) -> Li
 
 
 def belongs(real: Path, folder: Path) -> bool:
-    """Whether a resolved path lies in the folder, or in the blobs of the Hugging Face cache that it is a snapshot of."""
+    """Whether a resolved path lies in the folder, or in the blobs of the Hugging Face cache that the folder is in."""
     root = folder.resolve()
     allowed = [root, root.parent.parent / "blobs"] if root.parent.name == "snapshots" else [root]
     return any(real.is_relative_to(place) for place in allowed)
