@@ -108,6 +108,8 @@ def _deepseek(folder: Path) -> Path:
         "bos_token": bos,
         "eos_token": names["<|endoftext|>"],
         "pad_token": names["<|endoftext|>"],
+        # named, since transformers 5 would else give every qwen2 a new token "<|endoftext|>" for it
+        "unk_token": names["<|endoftext|>"],
         "add_bos_token": True,
         "clean_up_tokenization_spaces": False,
     }

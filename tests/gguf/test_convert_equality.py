@@ -34,9 +34,10 @@ def keys(reader):
 def differences(ours, theirs):
     """What differs between two GGUF files, [] when nothing does."""
     a, b = GGUFReader(ours), GGUFReader(theirs)
-    found = [f"key {x[0]} / {y[0]}" for x, y in zip(keys(a), keys(b), strict=False) if x != y]
-    if len(keys(a)) != len(keys(b)):
-        found.append(f"keys {[k[0] for k in keys(a)]} / {[k[0] for k in keys(b)]}")
+    left, right = keys(a), keys(b)
+    found = [f"key {x[0]} / {y[0]}" for x, y in zip(left, right, strict=False) if x != y]
+    if len(left) != len(right):
+        found.append(f"keys {[key[0] for key in left]} / {[key[0] for key in right]}")
     if [t.name for t in a.tensors] != [t.name for t in b.tensors]:
         return [*found, f"tensors {[t.name for t in a.tensors]} / {[t.name for t in b.tensors]}"]
     for x, y in zip(a.tensors, b.tensors, strict=True):
