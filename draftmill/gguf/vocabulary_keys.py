@@ -4,6 +4,7 @@ Byte-level BPE only (tokenizer.ggml.model "gpt2"). Sources: llama.cpp's conversi
 _set_vocab_gpt2) and conversion/llama.py (set_vocab); special ids and the chat template come from gguf.SpecialVocab.
 """
 
+import logging
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -173,6 +174,9 @@ def _check_agreement(vocabulary: Vocabulary, side: dict[str, Any], findings: Fin
 def _special_vocabulary(folder: Path, hp: Hyperparameters) -> "SpecialVocab":
     from gguf import SpecialVocab
 
+    # Its warnings are about flags that `post_processors` decides here.
+    logger = logging.getLogger("gguf.vocab")
+    disabled, logger.disabled = logger.disabled, True
     try:
         special = SpecialVocab(folder)
         _check_template(special.chat_template)
@@ -186,6 +190,8 @@ def _special_vocabulary(folder: Path, hp: Hyperparameters) -> "SpecialVocab":
                 "The tokenizer's files are not of the usual form; take fresh copies, or try --converter stock.",
             )
         ) from error
+    finally:
+        logger.disabled = disabled
     beyond = {role: token for role, token in special.special_token_ids.items() if token >= hp.vocabulary}
     if beyond:
         raise Refused(
