@@ -7,7 +7,7 @@ import numpy as np
 from draftmill.outcome import Refusal, Refused
 from draftmill.q4nx import q4_1, q4_k
 from draftmill.q4nx.encodings import Encoding, Kind
-from draftmill.q4nx.tiles import GROUP, GROUPS, ROWS, to_bf16
+from draftmill.q4nx.tiles import GROUP, GROUPS, ROWS, Workspace, to_bf16
 
 BLOCK_BYTES = 20
 """A GGUF Q4_1 block: half floats d and m, then 16 bytes; byte j holds code j low and code j + 16 high."""
@@ -36,7 +36,7 @@ def q4_k_to_q4_1(chunks: np.ndarray) -> np.ndarray:
     """
     lead = chunks.shape[:-1]
     scales, minimums = (to_bf16(plane) for plane in _storable(q4_k.groups(chunks)))
-    return q4_1.pack(scales, minimums, q4_k.codes(chunks)).reshape(*lead, q4_1.CHUNK_BYTES)
+    return q4_1.pack(scales, minimums, q4_k.codes(chunks, Workspace())).reshape(*lead, q4_1.CHUNK_BYTES)
 
 
 def q4_1_to_gguf(encoding: Encoding, data: np.ndarray) -> tuple[np.ndarray, HalfFloats]:
@@ -90,7 +90,7 @@ def _fill_blocks(chunks: np.ndarray, own: np.ndarray, where: str) -> np.ndarray:
         )
     own[..., 0:2].view("<f2")[..., 0] = halves[0]
     own[..., 2:4].view("<f2")[..., 0] = halves[1]
-    codes = q4_1.codes(chunks).swapaxes(0, 1).reshape(ROWS, -1, GROUP)[:, :width]
+    codes = q4_1.codes(chunks, Workspace()).swapaxes(0, 1).reshape(ROWS, -1, GROUP)[:, :width]
     own[..., 4:] = codes[..., : GROUP // 2] | codes[..., GROUP // 2 :] << 4
     moved = [np.abs(half.astype(np.float64) - plane) for half, plane in zip(halves, planes, strict=True)]
     return 15 * moved[0] + moved[1]

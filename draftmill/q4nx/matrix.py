@@ -7,10 +7,12 @@ import numpy as np
 from draftmill.q4nx import block_matrix
 from draftmill.q4nx.encodings import CODECS, Encoding, Kind
 from draftmill.q4nx.fitting import padded, require_encodable
-from draftmill.q4nx.tiles import COLUMNS, ROWS, TileCodec, Workspace, from_bf16, to_bf16
+from draftmill.q4nx.tiles import COLUMNS, ROWS, TileCodec, Workspace, apply_groups, from_bf16, to_bf16
 
 _BATCH = 16
-"""Tiles decoded at once: their weights, codes and factors stay in a core's L2 cache."""
+"""Tiles decoded at once: their codes and weights stay in a core's L2 cache."""
+_STRIP = 64
+"""Tiles whose factors are made at once."""
 _ENCODE_BATCH = 32
 
 
@@ -37,7 +39,7 @@ def decode(encoding: Encoding, data: np.ndarray, out: np.ndarray | None = None) 
         for blocks, band in zip(_plain(encoding, data), bands, strict=True):
             block_matrix.decode(blocks, band)
     else:
-        _decode_grid(encoding, data, out)
+        _decode_grid(*_grid(encoding, data), out)
     return out
 
 
@@ -57,12 +59,8 @@ def decode_tiles(
     codec, grid = _grid(encoding, data)
     chunks = _ranged(grid.reshape(-1, codec.chunk_bytes), first, last)
     out = _buffer(out, (last - first, ROWS, COLUMNS))
-    work = Workspace()
-    for at in range(0, len(chunks), _BATCH):
-        part = out[at : at + _BATCH]
-        staged = work.take("staged", part.shape, np.float32)
-        codec.decode(chunks[at : at + _BATCH], staged, work)
-        part[...] = staged
+    # Tiles one below the other are the matrix of a single column of tiles.
+    _decode_grid(codec, chunks[:, None], out.reshape(-1, COLUMNS))
     return out
 
 
@@ -82,7 +80,7 @@ def decode_rows(encoding: Encoding, data: np.ndarray, rows: np.ndarray, out: np.
         for column in range(encoding.tile_columns):
             begin = column * COLUMNS
             part = out[:, begin : begin + COLUMNS]
-            part[...] = codec.decode_rows(grid[rows // ROWS, column], rows % ROWS)[:, : part.shape[1]]
+            part[...] = _decoded_rows(codec, grid[rows // ROWS, column], rows % ROWS)[:, : part.shape[1]]
     return out
 
 
@@ -92,12 +90,12 @@ def padding(encoding: Encoding, data: np.ndarray) -> Padding:
     if not encoding.padded_columns:
         return Padding(0, 0.0)
     codec, grid = _grid(encoding, data)
-    work, largest = Workspace(), np.float32(0)
-    for at in range(0, encoding.tile_rows, _BATCH):
-        chunks = grid[at : at + _BATCH, -1]
-        tiles = work.take("staged", (len(chunks), ROWS, COLUMNS), np.float32)
-        codec.decode(chunks, tiles, work)
-        largest = np.maximum(largest, np.abs(tiles[..., COLUMNS - encoding.padded_columns :]).max())
+    largest = np.float32(0)
+    for at in range(0, encoding.tile_rows, _STRIP):
+        last = grid[at : at + _STRIP, -1:]
+        tiles = np.empty((len(last) * ROWS, COLUMNS), np.float32)
+        _decode_grid(codec, last, tiles)
+        largest = np.maximum(largest, np.abs(tiles[:, COLUMNS - encoding.padded_columns :]).max())
     return Padding(encoding.padded_columns, float(largest))
 
 
@@ -132,20 +130,38 @@ def _encode_grid(encoding: Encoding, values: np.ndarray) -> np.ndarray:
     return stored
 
 
-def _decode_grid(encoding: Encoding, data: np.ndarray, out: np.ndarray) -> None:
-    """Batches are decoded in cache and copied out once: each pass over the output would cost more than arithmetic."""
-    codec, grid = _grid(encoding, data)
-    bands = out.reshape(encoding.tile_rows, ROWS, encoding.columns)
+def _decode_grid(codec: TileCodec, grid: np.ndarray, out: np.ndarray) -> None:
+    """Chunks [tile rows, tile columns, chunk_bytes] -> out [32 tile rows, up to 256 tile columns].
+
+    Batches are decoded in cache and copied out once: each pass over the output would cost more than the arithmetic.
+    """
+    down, across = grid.shape[:2]
+    bands = out.reshape(down, ROWS, out.shape[1])
+    step = max(1, _BATCH // across)
+    strip = step * max(1, _STRIP // (step * across))
     work = Workspace()
-    across = min(_BATCH, encoding.tile_columns)
-    down = _BATCH // across
-    for row in range(0, encoding.tile_rows, down):
-        for column in range(0, encoding.tile_columns, across):
-            chunks = grid[row : row + down, column : column + across]
-            staged = work.take("staged", (*chunks.shape[:2], ROWS, COLUMNS), np.float32)
-            codec.decode(chunks, staged, work)
-            part = bands[row : row + down, :, column * COLUMNS : (column + across) * COLUMNS]
-            _copy_by_rows(staged, part)
+    parts = [slice(column, column + _BATCH) for column in range(0, across, _BATCH)]
+    with np.errstate(invalid="ignore", over="ignore"):
+        for row in range(0, down, step):
+            if row % strip == 0:
+                scales, minimums = codec.groups(grid[row : row + strip])
+            inner = slice(row % strip, row % strip + step)
+            for part in parts:
+                codes = codec.codes(grid[row : row + step, part], work)
+                staged = work.take("staged", codes.shape, np.float32)
+                added = None if minimums is None else minimums[inner, part]
+                apply_groups(codes, scales[inner, part], added, staged)
+                own = slice(part.start * COLUMNS, part.stop * COLUMNS)
+                _copy_by_rows(staged, bands[row : row + step, :, own])
+
+
+def _decoded_rows(codec: TileCodec, chunks: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    each = np.arange(len(chunks)), rows
+    scales, minimums = codec.groups(chunks)
+    out = np.empty((len(chunks), COLUMNS), np.float32)
+    with np.errstate(invalid="ignore", over="ignore"):
+        apply_groups(codec.row_codes(chunks, rows), scales[each], None if minimums is None else minimums[each], out)
+    return out
 
 
 def _copy_by_rows(tiles: np.ndarray, part: np.ndarray) -> None:

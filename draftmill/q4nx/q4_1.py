@@ -12,7 +12,6 @@ from draftmill.q4nx.tiles import (
     ROWS,
     TileCodec,
     Workspace,
-    apply_groups,
     bf16_plane,
     by_group,
     by_row,
@@ -30,9 +29,9 @@ def groups(chunks: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return by_row(bf16_plane(chunks, 0, _MINIMUMS)), by_row(bf16_plane(chunks, _MINIMUMS, _CODES))
 
 
-def codes(chunks: np.ndarray, work: Workspace | None = None) -> np.ndarray:
+def codes(chunks: np.ndarray, work: Workspace) -> np.ndarray:
     """Codes 0..15, uint8 [..., 32, 256]."""
-    halves = nibble_rows(chunks[..., _CODES:].reshape(*chunks.shape[:-1], 2, COLUMNS, 8), work or Workspace())
+    halves = nibble_rows(chunks[..., _CODES:].reshape(*chunks.shape[:-1], 2, COLUMNS, 8), work)
     return halves.reshape(*chunks.shape[:-1], ROWS, COLUMNS)
 
 
@@ -46,18 +45,11 @@ def pack(scales: np.ndarray, minimums: np.ndarray, codes: np.ndarray) -> np.ndar
     return chunks
 
 
-def decode(chunks: np.ndarray, out: np.ndarray, work: Workspace) -> None:
-    apply_groups(codes(chunks, work), *groups(chunks), out)
-
-
-def decode_rows(chunks: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    each = np.arange(len(chunks))
+def row_codes(chunks: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """Codes 0..15 of one row of each chunk, uint8 [m, 256]."""
     halves = chunks[:, _CODES:].reshape(len(chunks), 2, COLUMNS, 8)
-    packed = halves[each, rows // 16, :, rows % 16 // 2]
-    out = np.empty((len(chunks), COLUMNS), np.float32)
-    scales, minimums = groups(chunks)
-    apply_groups(packed >> (4 * (rows % 2))[:, None] & 15, scales[each, rows], minimums[each, rows], out)
-    return out
+    packed = halves[np.arange(len(chunks)), rows // 16, :, rows % 16 // 2]
+    return packed >> (4 * (rows % 2)).astype(np.uint8)[:, None] & 15
 
 
 def encode(values: np.ndarray) -> np.ndarray:
@@ -68,4 +60,4 @@ def encode(values: np.ndarray) -> np.ndarray:
     return pack(to_bf16(scales), to_bf16(minimums), found)
 
 
-CODEC = TileCodec(CHUNK_BYTES, decode, decode_rows, encode, groups)
+CODEC = TileCodec(CHUNK_BYTES, codes, row_codes, groups, encode)

@@ -12,7 +12,6 @@ from draftmill.q4nx.tiles import (
     ROWS,
     TileCodec,
     Workspace,
-    apply_groups,
     bf16_plane,
     by_group,
     by_row,
@@ -35,9 +34,9 @@ def groups(chunks: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         )
 
 
-def codes(chunks: np.ndarray, work: Workspace | None = None) -> np.ndarray:
+def codes(chunks: np.ndarray, work: Workspace) -> np.ndarray:
     """Codes 0..15, uint8 [..., 32, 256]."""
-    return nibble_rows(chunks[..., _CODES:_S].reshape(*chunks.shape[:-1], COLUMNS, 16), work or Workspace())
+    return nibble_rows(chunks[..., _CODES:_S].reshape(*chunks.shape[:-1], COLUMNS, 16), work)
 
 
 def pack(
@@ -54,17 +53,10 @@ def pack(
     return chunks
 
 
-def decode(chunks: np.ndarray, out: np.ndarray, work: Workspace) -> None:
-    apply_groups(codes(chunks, work), *groups(chunks), out)
-
-
-def decode_rows(chunks: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    each = np.arange(len(chunks))
-    packed = chunks[:, _CODES:_S].reshape(len(chunks), COLUMNS, ROWS // 2)[each, :, rows // 2]
-    out = np.empty((len(chunks), COLUMNS), np.float32)
-    scales, minimums = groups(chunks)
-    apply_groups(packed >> (4 * (rows % 2))[:, None] & 15, scales[each, rows], minimums[each, rows], out)
-    return out
+def row_codes(chunks: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """Codes 0..15 of one row of each chunk, uint8 [m, 256]."""
+    packed = chunks[:, _CODES:_S].reshape(len(chunks), COLUMNS, ROWS // 2)[np.arange(len(chunks)), :, rows // 2]
+    return packed >> (4 * (rows % 2)).astype(np.uint8)[:, None] & 15
 
 
 def encode(values: np.ndarray) -> np.ndarray:
@@ -76,4 +68,4 @@ def encode(values: np.ndarray) -> np.ndarray:
     return pack(s_bits, m_bits, scales, mins, found)
 
 
-CODEC = TileCodec(CHUNK_BYTES, decode, decode_rows, encode, groups)
+CODEC = TileCodec(CHUNK_BYTES, codes, row_codes, groups, encode)

@@ -14,7 +14,6 @@ from draftmill.q4nx.tiles import (
     ROWS,
     TileCodec,
     Workspace,
-    apply_groups,
     bf16_plane,
     by_group,
     by_row,
@@ -43,19 +42,15 @@ def _pack(bands: int, scales: np.ndarray, codes: np.ndarray) -> np.ndarray:
     return chunks
 
 
-def _decode(bands: int, chunks: np.ndarray, out: np.ndarray, work: Workspace) -> None:
+def _codes(bands: int, chunks: np.ndarray, work: Workspace) -> np.ndarray:
     packed = _bands(chunks, bands).swapaxes(-1, -2)
     codes = work.take("codes", packed.shape, np.int8)
     np.copyto(codes, packed)
-    apply_groups(codes.reshape(*chunks.shape[:-1], ROWS, COLUMNS), *groups(chunks), out)
+    return codes.reshape(*chunks.shape[:-1], ROWS, COLUMNS)
 
 
-def _decode_rows(bands: int, chunks: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    each = np.arange(len(chunks))
-    codes = _bands(chunks, bands)[each, rows * bands // ROWS, :, rows % (ROWS // bands)]
-    out = np.empty((len(chunks), COLUMNS), np.float32)
-    apply_groups(codes, groups(chunks)[0][each, rows], None, out)
-    return out
+def _row_codes(bands: int, chunks: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    return _bands(chunks, bands)[np.arange(len(chunks)), rows * bands // ROWS, :, rows % (ROWS // bands)]
 
 
 def _encode(bands: int, values: np.ndarray) -> np.ndarray:
@@ -66,9 +61,7 @@ def _encode(bands: int, values: np.ndarray) -> np.ndarray:
 
 
 def _codec(bands: int) -> TileCodec:
-    return TileCodec(
-        CHUNK_BYTES, partial(_decode, bands), partial(_decode_rows, bands), partial(_encode, bands), groups
-    )
+    return TileCodec(CHUNK_BYTES, partial(_codes, bands), partial(_row_codes, bands), groups, partial(_encode, bands))
 
 
 COLUMN_MAJOR = _codec(1)

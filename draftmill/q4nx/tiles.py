@@ -32,20 +32,19 @@ class Workspace:
 
 @dataclass(frozen=True)
 class TileCodec:
-    """One packed encoding.
+    """One packed encoding: weight = code x scale, + minimum where it has one (`apply_groups` does the arithmetic).
 
-    decode(chunks, out, work): chunks uint8 [..., chunk_bytes] -> out float32 [..., 32, 256], which may be strided.
-    decode_rows(chunks, rows): chunks [m, chunk_bytes] and the row in each tile, int [m] -> float32 [m, 256].
+    codes(chunks, work): chunks uint8 [..., chunk_bytes] -> integers [..., 32, 256], which live in `work`.
+    row_codes(chunks, rows): chunks [m, chunk_bytes] and the row in each tile, int [m] -> integers [m, 256].
+    groups(chunks): scale and minimum (or None) as the arithmetic uses them, float32 [..., 32, 8] each.
     encode(values): finite float32 [..., 32, 256] -> chunks uint8 [..., chunk_bytes].
-    groups(chunks): the factors the arithmetic uses, float32 [..., 32, 8] each: what a code is multiplied by, and
-    what is added then (None where the encoding adds nothing).
     """
 
     chunk_bytes: int
-    decode: Callable[[np.ndarray, np.ndarray, Workspace], None]
-    decode_rows: Callable[[np.ndarray, np.ndarray], np.ndarray]
-    encode: Callable[[np.ndarray], np.ndarray]
+    codes: Callable[[np.ndarray, Workspace], np.ndarray]
+    row_codes: Callable[[np.ndarray, np.ndarray], np.ndarray]
     groups: Callable[[np.ndarray], tuple[np.ndarray, np.ndarray | None]]
+    encode: Callable[[np.ndarray], np.ndarray]
 
 
 def from_bf16(bits: np.ndarray) -> np.ndarray:
@@ -98,7 +97,6 @@ def apply_groups(codes: np.ndarray, scales: np.ndarray, minimums: np.ndarray | N
     """
     grouped = out.reshape(*out.shape[:-1], GROUPS, GROUP)
     np.copyto(grouped, codes.reshape(grouped.shape))
-    with np.errstate(invalid="ignore", over="ignore"):
-        np.multiply(grouped, scales[..., None], out=grouped)
-        if minimums is not None:
-            np.add(grouped, minimums[..., None], out=grouped)
+    np.multiply(grouped, scales[..., None], out=grouped)
+    if minimums is not None:
+        np.add(grouped, minimums[..., None], out=grouped)
