@@ -61,10 +61,11 @@ def root(version: bool = typer.Option(False, "--version", help="Print the versio
 
 
 def main() -> None:
-    from draftmill.cli import doctor, store
+    from draftmill.cli import dflash, doctor, store
 
     app.command("doctor")(doctor.doctor)
     app.add_typer(store.app, name="store")
+    app.add_typer(dflash.app, name="dflash")
     for point in entry_points(group=VERBS):
         try:
             verb = point.load()
