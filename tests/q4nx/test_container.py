@@ -138,6 +138,18 @@ def test_closing_waits_for_views(tmp_path: Path) -> None:
     assert view.tobytes() == b"abcd"
 
 
+def test_no_descriptor_stays_open(tmp_path: Path) -> None:
+    sound = written(tmp_path, raw({"a": entry(0, 4)}, b"abcd"))
+    damaged = tmp_path / "damaged.q4nx"
+    damaged.write_bytes(b"{}")
+    before = len(os.listdir("/proc/self/fd"))
+    with Container.open(sound) as container:
+        assert container.bytes("a").tobytes() == b"abcd"
+    with pytest.raises(Refused):
+        Container.open(damaged)
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
 def test_a_pipe_is_refused_at_once(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "model.q4nx")
     with pytest.raises(Refused) as refused:

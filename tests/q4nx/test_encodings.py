@@ -118,7 +118,7 @@ def test_signed_codes_are_told_by_minimums_that_are_all_zero() -> None:
     found = foreign_content(encoding, data, "w")
     assert found is not None
     assert (found.code, found.where) == ("q4nx.legacy_signed", "w")
-    minimums[3, 100] = 1
+    minimums[3, 510] = 1
     assert foreign_content(encoding, data, "w") is None
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from draftmill.q4nx.encodings import Encoding, Kind
-from draftmill.q4nx.fitting import FLAT_SCALE
+from draftmill.q4nx.fitting import FLAT_SCALE, lines_below_zero, super_blocks
 from draftmill.q4nx.matrix import decode, encode
 
 
@@ -77,6 +77,14 @@ def test_q4_k_is_as_good_as_q4_1_on_normal_weights() -> None:
         encoding = Encoding(kind, 64, 512, "flat")
         errors[kind] = float(np.mean((decode(encoding, encode(encoding, values)) - values) ** 2))
     assert errors[Kind.Q4_K] < 1.05 * errors[Kind.Q4_1]
+
+
+def test_q4_k_row_factors_reach_every_group_without_clipping() -> None:
+    x = np.random.default_rng(0).normal(0, 1, (1, 32, 8, 32)).astype(np.float32)
+    scales, minimums = lines_below_zero(x)
+    s, m = ((bits.astype(np.uint32) << 16).view(np.float32) for bits in super_blocks(x)[:2])
+    assert (s * 255 >= scales.max(-1)).all()
+    assert (m * 255 <= minimums.min(-1)).all()
 
 
 @pytest.mark.parametrize("kind", [Kind.Q4_1, Kind.Q4_K, Kind.Q8_COLUMN_MAJOR])

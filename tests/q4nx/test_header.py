@@ -154,6 +154,10 @@ CASES = {
     "bytes beyond the shape": (changed(shape=[7]), "span_mismatch"),
     "overlap by a byte": (raw({"a": entry(0, 8), "b": entry(7, 16)}, bytes(16)), "tensors_overlap"),
     "the same span twice": (raw({"a": entry(0, 8), "b": entry(0, 8)}, bytes(8)), "tensors_overlap"),
+    "an overlap behind an empty tensor": (
+        raw({"a": entry(0, 16), "b": entry(4, 4), "c": entry(8, 10)}, bytes(16)),
+        "tensors_overlap",
+    ),
     "one inside another": (
         raw({"a": entry(0, 16), "b": entry(2, 4), "c": entry(16, 18)}, bytes(18)),
         "tensors_overlap",

@@ -172,6 +172,14 @@ def test_padding_that_holds_something_is_reported() -> None:
     assert padding(encoding, data) == Padding(192, 1.0)
 
 
+@pytest.mark.parametrize("column", [320, 511])
+def test_the_first_and_the_last_column_of_the_padding_count(column: int) -> None:
+    wide = np.zeros((64, 512), np.float32)
+    wide[40, column] = 127
+    data = encode(Encoding(Kind.Q8_HALF_SPLIT, 64, 512, "flat"), wide)
+    assert padding(Encoding(Kind.Q8_HALF_SPLIT, 64, 320, "flat"), data) == Padding(192, 127.0)
+
+
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 2.0**61])
 @pytest.mark.parametrize("kind", [*PACKED, *UNPACKED])
 def test_values_that_are_no_weights_are_not_encoded(kind: Kind, value: float) -> None:
