@@ -1,0 +1,122 @@
+"""The gate beside SHA-256 alone on packages of the published geometries: time, bytes read, peak memory, ratio.
+
+Makes a package with the geometry of the Bolt draft (0.27 GB) and one with that of the 27B DFlash 2 draft (1.2 GB) in a
+temporary folder, and gates each in a process of its own, which takes turns with plain hashing of the container. Both
+are wall times of the best of several turns, with the file in the page cache.
+
+    python benchmarks/gate.py [bolt] [27b]
+"""
+
+import json
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from draftmill.dflash.config import DraftConfig, Second
+from draftmill.dflash.config_kinds import SLIDING
+from draftmill.dflash.gate import gate
+from draftmill.dflash.inventory import Expected, Role, expected_tensors
+from draftmill.dflash.layout import Layout
+from draftmill.dflash.package import MANIFEST
+from draftmill.dflash.package_tensors import stored_scalars
+from draftmill.dflash.rope import Rope
+from draftmill.dflash.storage import PUBLISHED
+from draftmill.dflash.synthetic import synthetic_config
+from draftmill.dflash.vendor_config import vendor_config
+from draftmill.digest import sha256_file
+from draftmill.q4nx import writing
+from draftmill.q4nx.matrix import encode
+from draftmill.q4nx.tiles import to_bf16
+
+TURNS = 5
+CONFIGS: dict[str, DraftConfig] = {
+    "bolt": synthetic_config(
+        1, hidden_size=2560, intermediate_size=5120, num_hidden_layers=5, num_attention_heads=32, num_key_value_heads=8,
+        head_dim=128, vocab_size=262144, target_layer_ids=(5, 11, 17, 23, 35), num_target_layers=42,
+        sliding_window=1024, layer_types=(SLIDING,) * 5,
+    ),
+    "27b": synthetic_config(
+        2, hidden_size=5120, intermediate_size=17408, num_hidden_layers=5, num_attention_heads=32,
+        num_key_value_heads=8, head_dim=128, vocab_size=248320, mask_token_id=248070, rope=Rope(1e7),
+        target_layer_ids=(5, 19, 33, 47, 61), num_target_layers=64, sliding_window=2048, layer_types=(SLIDING,) * 5,
+        second=Second(2, 16, 256, 16),
+    ),
+}  # fmt: skip
+
+
+def content(config: DraftConfig, each: Expected) -> writing.Stored:
+    """One band of 32 rows, quantised, repeated down the matrix: as many bytes, made quickly."""
+    if len(each.shape) != 2:
+        values = np.random.default_rng(0).normal(1, 0.2, each.shape).astype(np.float32)
+        return writing.Stored("BF16", each.shape, lambda: to_bf16(values))
+    encoding = Layout().encoding(config.generation, each, PUBLISHED[config.generation])
+
+    def data() -> np.ndarray:
+        rng = np.random.default_rng(0)
+        rows = 256 if each.role == Role.FUSION and not encoding.packed else 32
+        spread = 0.02 * np.exp(rng.normal(0, 0.3, each.shape[1]))
+        band = rng.normal(0, 1, (rows, each.shape[1])) * spread
+        part = Layout().encoding(config.generation, Expected(each.name, each.role, band.shape), encoding.kind)
+        return np.tile(encode(part, band.astype(np.float32)), each.shape[0] // rows)
+
+    return writing.Stored(encoding.dtype, encoding.shape, data)
+
+
+def make(folder: Path, config: DraftConfig) -> None:
+    folder.mkdir()
+    layout = Layout()
+    tensors = {layout.spelled(each.name): content(config, each) for each in expected_tensors(config, scalars=False)}
+    if config.generation == 1:
+        tensors |= stored_scalars(config, layout)
+    writing.write(folder / "model.q4nx", tensors)
+    (folder / "config.json").write_text(json.dumps(vendor_config(config)))
+    names = ("config.json", "model.q4nx")
+    (folder / MANIFEST).write_text("".join(f"{sha256_file(folder / name)}  {name}\n" for name in names))
+
+
+def seconds(work: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    work()
+    return time.perf_counter() - start
+
+
+def measure(folder: Path) -> None:
+    """Prints the figures of one package as JSON: the peak is taken before anything else than the gate has run."""
+    result = gate(folder)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    hashing, gating = [], []
+    for _ in range(TURNS):
+        hashing.append(seconds(lambda: sha256_file(folder / "model.q4nx")))
+        gating.append(seconds(lambda: gate(folder)))
+    figures = {"verdict": result.sentence, "read": result.bytes_read, "peak": peak}
+    print(json.dumps(figures | {"hashing": hashing, "gating": gating}))
+
+
+def main(names: list[str]) -> None:
+    with tempfile.TemporaryDirectory(prefix="draftmill-gate-") as place:
+        for name in names or list(CONFIGS):
+            folder = Path(place) / name
+            make(folder, CONFIGS[name])
+            command = [sys.executable, __file__, "--measure", str(folder)]
+            found = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+            size = (folder / "model.q4nx").stat().st_size
+            hashing, gating = min(found["hashing"]), min(found["gating"])
+            print(f"{name}: {size / 1e9:.3f} GB, {found['verdict']}")
+            print(f"  gate    {gating:7.3f} s   all turns {[round(each, 3) for each in found['gating']]}")
+            print(f"  sha256  {hashing:7.3f} s   all turns {[round(each, 3) for each in found['hashing']]}")
+            print(f"  ratio   {gating / hashing:7.2f}     goal at most 1.5")
+            print(f"  read    {found['read'] / 1e9:7.3f} GB, {found['read'] / size:.4f} x the container")
+            print(f"  peak    {found['peak'] / 1e6:7.0f} MB    goal below 300")
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--measure"]:
+        measure(Path(sys.argv[2]))
+    else:
+        main(sys.argv[1:])
