@@ -44,11 +44,13 @@ class PackageFiles:
         self._ledger = ledger
         self._unreadable: list[str] = []
         self._linked: list[str] = []
+        self._closed: set[str] = set()
 
     def open(self, name: str) -> Opened | None:
         """The file, or None when it may not or cannot be read; a name is opened once."""
-        if name in self.opened:
-            return self.opened[name]
+        if name in self.opened or name in self._closed:
+            return self.opened.get(name)
+        self._closed.add(name)
         try:
             path = (self.folder / name).resolve()
         except (OSError, RuntimeError) as error:

@@ -15,7 +15,7 @@ import numpy as np
 
 from draftmill.progress import Progress, silent
 
-PIECE = 1 << 22
+PIECE = 1 << 21
 BUFFERS = 4
 
 

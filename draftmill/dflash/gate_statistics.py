@@ -13,11 +13,11 @@ from draftmill.dflash.gate_result import Histogram
 from draftmill.q4nx.encodings import CODECS, Encoding, Kind
 from draftmill.q4nx.tiles import COLUMNS, GROUP, GROUPS, ROWS, from_bf16
 
-SAMPLED_TILES = 2048
+SAMPLED_TILES = 128
 """Tiles of which distributions are taken, spread evenly; a tensor with fewer gives all of its own."""
-HALF_TILES = 64
 KEPT_TILES = 16
-PLAIN_SAMPLE = 1 << 20
+"""Tiles that are looked at whole: read as half floats, and for the tells of older forms."""
+PLAIN_SAMPLE = 1 << 18
 
 _ABOVE_100, _HALF_INFINITE = 0x5640, 0x7C00  # 100 and infinity as half-float bits
 _BF16_INFINITE, _SIGN = 0x7F80, 0x8000
@@ -25,7 +25,13 @@ _Q4_1_SCALES, _Q4_1_MINIMUMS = slice(0, 512), slice(512, 1024)
 _Q4_K_SCALES, _Q4_K_S, _Q4_K_M = slice(0, 256), slice(4608, 4672), slice(4672, 4736)
 _KEY_SHIFT, _KEYS = 20, 2048  # float32 bits to sign, exponent and 3 bits of mantissa: 8 bins an octave
 _FINITE_KEYS = 255 << 3
+_LARGEST = float(np.finfo(np.float32).max)
 _RATIO_BINS, _RATIO_REACH = 128, 32  # bins a unit, units on either side of zero
+
+
+def _all_below(bits: np.ndarray, limit: int) -> bool:
+    """Whether the magnitudes of bfloat16 bits (uint16) all lie below those of `limit`, without a copy of them."""
+    return int(bits.max()) < limit | _SIGN and int(bits.view(np.int16).max()) < limit
 
 
 def _stride(count: int, wanted: int) -> int:
@@ -49,7 +55,6 @@ class PackedStatistics:
         self._scale_keys = np.zeros(_KEYS, np.int64)
         self._ratio_bins = np.zeros(2 * _RATIO_REACH * _RATIO_BINS, np.int64)
         self._every = _stride(self.tiles, SAMPLED_TILES)
-        self._every_half = _stride(self.tiles, HALF_TILES)
         self._every_kept = _stride(self.tiles, KEPT_TILES)
         full = -(-(encoding.columns - COLUMNS * (encoding.tile_columns - 1)) // GROUP)
         self._padded = np.arange(GROUPS) >= full
@@ -64,14 +69,14 @@ class PackedStatistics:
         chunks = data.reshape(-1, self._codec.chunk_bytes)
         self._look(first, chunks)
         self._distribute(first, chunks[-first % self._every :: self._every], -first % self._every)
-        halves = chunks[-first % self._every_half :: self._every_half]
-        if len(halves):
-            bits = np.ascontiguousarray(halves).view("<u2") & np.uint16(0x7FFF)
+        kept = chunks[-first % self._every_kept :: self._every_kept].copy()
+        if len(kept):
+            bits = kept.view("<u2") & np.uint16(0x7FFF)
             not_finite = int(np.count_nonzero(bits >= _HALF_INFINITE))
             self.half_not_finite += not_finite
             self.half_above += int(np.count_nonzero(bits > _ABOVE_100)) - not_finite
             self.half_values += bits.size
-        self.kept += list(chunks[-first % self._every_kept :: self._every_kept].copy())
+            self.kept.append(kept)
 
     def _look(self, first: int, chunks: np.ndarray) -> None:
         """At all factors, by the extremes of their bits; only what is not plainly sound is decoded."""
@@ -82,9 +87,9 @@ class PackedStatistics:
             scales, minimums = chunks[:, _Q4_K_S].view("<u2"), chunks[:, _Q4_K_M].view("<u2")
             # Below 2^119 a product with a byte stays finite.
             limit, sound = 0x7B00, bool(chunks[:, _Q4_K_SCALES].min())
-        largest = int((minimums & 0x7FFF).max())
-        self.minimum_seen = self.minimum_seen or largest > 0
-        if not (sound and 0 < int(scales.min()) and int(scales.max()) < limit and largest < limit):
+        if not self.minimum_seen:
+            self.minimum_seen = bool((minimums & 0x7FFF).any())
+        if not (sound and 0 < int(scales.min()) and int(scales.max()) < limit and _all_below(minimums, limit)):
             self._look_closer(first, chunks)
 
     def _look_closer(self, first: int, chunks: np.ndarray) -> None:
@@ -126,8 +131,9 @@ class PackedStatistics:
         with np.errstate(all="ignore"):
             ratios = minimums.reshape(-1) / scales.reshape(-1)
             bins = ratios * np.float32(_RATIO_BINS) + np.float32(_RATIO_REACH * _RATIO_BINS)
-            np.clip(np.nan_to_num(bins, copy=False), 0, len(self._ratio_bins) - 1, out=bins)
-        self._ratio_bins += np.bincount(bins.astype(np.int32), minlength=len(self._ratio_bins))
+        # fmax and fmin take the number where one of the two is none.
+        bins = np.fmin(np.fmax(bins, 0), len(self._ratio_bins) - 1).astype(np.intp)
+        self._ratio_bins += np.bincount(bins, minlength=len(self._ratio_bins))
 
     @property
     def half_shares(self) -> tuple[float, float]:
@@ -137,7 +143,7 @@ class PackedStatistics:
     @property
     def sample(self) -> np.ndarray:
         """The bytes of some tiles, spread evenly, uint8."""
-        return np.concatenate(self.kept) if self.kept else np.empty(0, np.uint8)
+        return np.concatenate(self.kept).reshape(-1) if self.kept else np.empty(0, np.uint8)
 
     @property
     def all_minimums_zero(self) -> bool:
@@ -179,9 +185,10 @@ class PlainStatistics:
         self._keep = keep
         self._head: list[np.ndarray] = []
         self._kept = 0
-        self._every = _stride(count, PLAIN_SAMPLE)
+        self.every = _stride(count, PLAIN_SAMPLE)
         self._keys = np.zeros(_KEYS, np.int64)
         self._half_keys = np.zeros(_KEYS, np.int64)
+        self._quantiles: dict[tuple[float, bool], float] = {}
 
     @property
     def width(self) -> int:
@@ -190,20 +197,18 @@ class PlainStatistics:
     def take(self, offset: int, data: np.ndarray) -> None:
         stored = data.view(self._stored)
         first = offset // self.width
-        if self.dtype == "F32":
-            bad, values = ~np.isfinite(stored), stored
-            self.negative += int(np.count_nonzero(stored < 0))
-        else:
-            bad, values = stored & 0x7FFF >= _BF16_INFINITE, None
-            self.negative += int(np.count_nonzero(stored > _SIGN))
-        if bad.any():
-            self.not_finite += int(np.count_nonzero(bad))
-            self.first_bad = first + int(np.argmax(bad)) if self.first_bad is None else self.first_bad
+        if self.dtype == "F32" or not _all_below(stored, _BF16_INFINITE):
+            bad = ~np.isfinite(stored if self.dtype == "F32" else from_bf16(stored))
+            if bad.any():
+                self.not_finite += int(np.count_nonzero(bad))
+                self.first_bad = first + int(np.argmax(bad)) if self.first_bad is None else self.first_bad
         if self._kept < self._keep:
             self._head.append(stored[: self._keep - self._kept].copy())
             self._kept += len(self._head[-1])
-        some = stored[-first % self._every :: self._every]
-        bits = (from_bf16(some) if values is None else some.astype(np.float32)).view(np.uint32)
+        some = stored[-first % self.every :: self.every]
+        values = some if self.dtype == "F32" else from_bf16(some)
+        self.negative += int(np.count_nonzero(values < 0))
+        bits = np.ascontiguousarray(values).view(np.uint32)
         self._keys += np.bincount((bits & 0x7FFFFFFF) >> _KEY_SHIFT, minlength=_KEYS)
         if self.dtype == "BF16":
             half = some.view(np.float16).astype(np.float32).view(np.uint32)
@@ -215,8 +220,10 @@ class PlainStatistics:
 
     def magnitude(self, share: float, *, half: bool = False) -> float:
         """The magnitude below which a share of the values lies, to an eighth of an octave; of the half-float reading
-        of the same bits where asked for."""
-        return _key_value(_quantile_bin(self._half_keys if half else self._keys, share))
+        of the same bits where asked for. To be asked once all bytes were taken."""
+        if (share, half) not in self._quantiles:
+            self._quantiles[share, half] = _key_value(_quantile_bin(self._half_keys if half else self._keys, share))
+        return self._quantiles[share, half]
 
     def magnitudes(self) -> Histogram:
         return _octaves(self._keys)
@@ -229,6 +236,7 @@ def plain_figures(statistics: PlainStatistics) -> dict[str, Any]:
         "values": statistics.count,
         "not_finite": statistics.not_finite,
         "negative": statistics.negative,
+        "looked_at_one_in": statistics.every,
         **{f"magnitude_{name}": statistics.magnitude(share) for name, share in shares.items()},
     }
 
@@ -285,8 +293,8 @@ def _median_bin(counts: np.ndarray) -> int:
 
 def _bounds(keys: list[int]) -> list[float]:
     """The smallest magnitudes of bins, as JSON can carry them."""
-    values = np.array([min(key, _FINITE_KEYS) << _KEY_SHIFT for key in keys], np.uint32).view(np.float32)
-    return np.minimum(values, np.finfo(np.float32).max).tolist()
+    values = np.array([min(key, _FINITE_KEYS) << _KEY_SHIFT for key in keys], np.uint32).view(np.float32).tolist()
+    return [min(value, _LARGEST) for value in values]
 
 
 def _key_value(key: int) -> float:

@@ -86,7 +86,7 @@ CHECKS: tuple[Declared, ...] = (
         "packed tensors",
         f"half-float reading with {HALF_ABOVE:.0%} above 100, or {HALF_NOT_FINITE:.1%} not finite",
     ),
-    Declared("packed.not_legacy", "codes are of the current form", "packed tensors", "unsigned codes with minimums"),
+    Declared("packed.not_legacy", "codes are of the current form", "packed tensors", "unsigned codes with minimums", (1,)),
     Declared("scales.finite", "scales are finite", "packed tensors", "every one"),
     Declared("scales.positive", "scales are positive", "packed tensors", "every one"),
     Declared("minimums.finite", "minimums are finite", "packed tensors", "every one"),

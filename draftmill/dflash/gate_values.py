@@ -174,7 +174,9 @@ def _check_fusion(located: Located, statistics: PlainStatistics, where: str, led
         ledger.refuse("fusion.finite", _not_finite("fusion_finite", place, statistics))
     ledger.passes("fusion.finite", statistics.count, f"{statistics.count:,} values are finite", place)
     if not _plausible_weights(statistics):
+        # Of the order of other values nothing can be told.
         ledger.refuse("fusion.bfloat16", _half(place, "fusion_bfloat16", statistics, WEIGHT_BAND, 0.9))
+        return
     large = statistics.magnitude(0.9)
     folded = statistics.magnitude(0.9, half=True)
     ledger.passes("fusion.bfloat16", large, f"90 % of magnitudes below {large:.3g}; as half floats below {folded:.3g}", place)

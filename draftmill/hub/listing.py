@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from draftmill.hub.paths import check_paths
 from draftmill.outcome import BadConfiguration, Refusal, Refused
 
-Selection = Literal["model", "tokenizer"]
+Selection = Literal["model", "tokenizer", "package"]
 
 TOKENIZER = (
     "config.json",
@@ -28,9 +28,12 @@ TOKENIZER = (
 LICENCES = ("LICENSE*", "LICENCE*", "COPYING*", "NOTICE*", "USE_POLICY*", "README.md")
 # *.py and *.bin are taken so that intake sees, and judges, what the repository really is.
 WEIGHTS = ("generation_config.json", "*.safetensors", "*.safetensors.index.json", "*.bin", "*.bin.index.json", "*.py")
+# A FastFlowLM draft package, which is gated and not converted.
+PACKAGE = ("config.json", "*.q4nx", "MANIFEST*")
 PATTERNS: dict[Selection, tuple[str, ...]] = {
     "model": TOKENIZER + LICENCES + WEIGHTS,
     "tokenizer": TOKENIZER + LICENCES,
+    "package": PACKAGE + LICENCES,
 }
 
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
@@ -101,7 +104,7 @@ def select(paths: Iterable[str], selection: Selection, where: str) -> tuple[list
     # Twins matter only among what is written; a name that leaves the folder matters anywhere.
     findings = check_paths(taken) + [f for path in aside for f in check_paths([path]) if not path.endswith(".partial")]
     if not findings and not taken:
-        sentence = "None of its files is one of a model in Hugging Face form. Check the name and the revision."
+        sentence = f"None of its files is one that a {selection} has here. Check the name and the revision."
         findings.append(Refusal("hub.nothing_taken", where, aside[:20], list(PATTERNS[selection]), sentence))
     if findings:
         raise Refused(*findings)
