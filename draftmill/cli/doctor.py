@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Literal
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 import typer
 from rich.console import Console
@@ -56,7 +56,7 @@ def check_hub() -> Iterator[Finding]:
     endpoint = os.environ.get("HF_ENDPOINT", DEFAULT_HUB)
     token = "a token is given" if os.environ.get("HF_TOKEN") else "no HF_TOKEN: gated repositories stay closed"
     if endpoint.startswith("file://"):
-        folder = Path(urlsplit(endpoint).path)
+        folder = Path(unquote(urlsplit(endpoint).path))
         state: State = "ok" if folder.is_dir() else "missing"
         yield Finding(
             "hub", state, f"mirror folder {folder}", "" if state == "ok" else f"make {folder}/<owner>/<repo>/"

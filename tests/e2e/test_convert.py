@@ -71,3 +71,13 @@ def test_what_the_hub_does_not_have_is_a_sentence_and_not_a_traceback(mill: Mill
     assert code == 1
     assert "Traceback" not in err
     assert ending["refusals"][0]["where"].startswith("tiny/No-Such-Draft")
+
+
+def test_one_recipe_gives_one_content(mill: MillMaker, tmp_path: Path) -> None:
+    contents = []
+    for name in ("one", "two"):
+        here = mill(str(tmp_path / name))
+        here.work = tmp_path / f"{name}-work"
+        assert here.run("convert", PLAIN, "--quant", "Q8_0")[0] == 0
+        contents.append({path: file.read_bytes() for path, file in published_files(tmp_path / name).items()})
+    assert contents[0] == contents[1]

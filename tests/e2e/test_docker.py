@@ -1,0 +1,48 @@
+"""The same conversion in containers: the same bytes, and nothing left behind by a kill."""
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.mill import PLAIN, MillMaker, published_files
+from tests.support.engine import engine
+
+pytestmark = pytest.mark.docker
+ARGUMENTS = ("convert", PLAIN, "--quant", "Q8_0", "--json")
+
+
+def test_containers_publish_the_bytes_that_processes_publish(mill: MillMaker, tmp_path: Path) -> None:
+    client = engine()
+    contents = []
+    for runner in ("process", "docker"):
+        here = mill(str(tmp_path / runner), DRAFTMILL_RUNNER=runner, HF_TOKEN="hf_canaryInContainers")
+        here.work = tmp_path / f"{runner}-work"
+        code, _, err = here.run(*ARGUMENTS, timeout=600)
+        assert code == 0, err
+        contents.append({path: file.read_bytes() for path, file in published_files(tmp_path / runner).items()})
+    assert contents[0] == contents[1]
+    assert client.containers.list(all=True, filters={"label": "draftmill.run"}) == []
+
+
+def test_a_killed_run_takes_its_container_with_it(mill: MillMaker, tmp_path: Path) -> None:
+    client = engine()
+    here = mill(DRAFTMILL_RUNNER="docker")
+    process = here.start(*ARGUMENTS)
+    deadline = time.monotonic() + 300
+    while not client.containers.list(filters={"label": "draftmill.job=convert"}):
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    os.kill(process.pid, signal.SIGKILL)
+    process.communicate()
+    deadline = time.monotonic() + 5
+    while client.containers.list(filters={"label": "draftmill.run"}):
+        assert time.monotonic() < deadline, "the container outlived its run"
+        time.sleep(0.05)
+    code, ending, err = here.run(*ARGUMENTS, timeout=600)
+    assert code == 0, err
+    assert ending["kind"] == "published"
+    assert client.containers.list(all=True, filters={"label": "draftmill.run"}) == []
