@@ -1,6 +1,7 @@
 """JSON from strangers: bounded in size and depth, without duplicate keys, NaN or Infinity."""
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,14 @@ def _constant(name: str) -> Any:
     raise ValueError(f"{name} is not JSON")
 
 
+def _finite(text: str) -> float:
+    value = float(text)
+    if math.isinf(value):
+        # Readable as infinity, and then nothing that repeats it is JSON any more.
+        raise ValueError(f"{text[:40]} is larger than any 64-bit float")
+    return value
+
+
 def _deeper_than(value: Any, limit: int) -> bool:
     level = [value]
     for _ in range(limit + 1):
@@ -46,7 +55,9 @@ def parse_object(raw: bytes, where: str) -> dict[str, Any]:
     intake.json_not_object.
     """
     try:
-        value = json.loads(raw.decode("utf-8"), object_pairs_hook=_object, parse_constant=_constant)
+        value = json.loads(
+            raw.decode("utf-8"), object_pairs_hook=_object, parse_constant=_constant, parse_float=_finite
+        )
         if b"\\ud" in raw.lower():
             # A lone surrogate is a str that no file or result can hold: it has to end here.
             json.dumps(value, ensure_ascii=False).encode()
