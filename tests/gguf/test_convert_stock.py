@@ -4,9 +4,9 @@ import json
 import sys
 
 import pytest
-from gguf import GGUFReader
 
 from draftmill.gguf.convert_stock import convert_stock, stock_script
+from draftmill.gguf.header import read_header
 from draftmill.gguf.metadata import Provenance
 from draftmill.gguf.stock_failures import explain
 from draftmill.gguf.stock_script import StockScript
@@ -172,7 +172,7 @@ def test_the_job_gives_equal_files_by_both_converters_but_for_the_converters_nam
         result = perform("convert", work, folder)
         assert result.outcome == "ok", result.error
         assert [output.path for output in result.outputs] == ["x.gguf"]
-        read[converter] = {k: f.contents() for k, f in GGUFReader(folder / "out" / "x.gguf").fields.items()}
+        read[converter] = dict(read_header(folder / "out" / "x.gguf").fields)
     assert differences(tmp_path / "native" / "out" / "x.gguf", tmp_path / "stock" / "out" / "x.gguf") == []
     native, theirs = read["native"].pop("draftmill.converter"), read["stock"].pop("draftmill.converter")
     assert native.startswith("native ") and theirs.startswith("stock ")
