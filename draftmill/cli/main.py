@@ -61,9 +61,10 @@ def root(version: bool = typer.Option(False, "--version", help="Print the versio
 
 
 def main() -> None:
-    from draftmill.cli import dflash, doctor, store
+    from draftmill.cli import dflash, doctor, store, validate
 
     app.command("doctor")(doctor.doctor)
+    app.command("validate")(validate.validate)
     app.add_typer(store.app, name="store")
     app.add_typer(dflash.app, name="dflash")
     for point in entry_points(group=VERBS):

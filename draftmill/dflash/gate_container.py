@@ -186,7 +186,9 @@ def variants_of(header: Header, inventory: Inventory) -> tuple[Variant, ...]:
     scalars = {each.entry.dtype for each in inventory.by_name.values() if each.expected.role == Role.SCALAR}
     shapes = {str(list(each.entry.shape)) for each in inventory.by_name.values() if each.expected.role == Role.SCALAR}
     if scalars:
-        found.append(Variant("scalar labels and shapes", f"{', '.join(sorted(scalars))}; {', '.join(sorted(shapes))}", 1))
+        found.append(
+            Variant("scalar labels and shapes", f"{', '.join(sorted(scalars))}; {', '.join(sorted(shapes))}", 1)
+        )
     liberties = {
         "gaps between tensors": len(header.gaps),
         "bytes behind the last tensor": header.trailing,

@@ -54,7 +54,7 @@ class PackageFiles:
         try:
             path = (self.folder / name).resolve()
         except (OSError, RuntimeError) as error:
-            return self._irregular(name, f"a link that leads nowhere ({error})")
+            return self._refused(name, f"a link that leads nowhere ({error})")
         if (self.folder / name).is_symlink():
             self._linked.append(name)
         if not belongs(path, self.folder):
@@ -72,14 +72,14 @@ class PackageFiles:
         try:
             descriptor = os.open(path, _FLAGS)
         except FileNotFoundError:
-            return self._irregular(name, "a link that leads nowhere")
+            return self._refused(name, "a link that leads nowhere")
         except OSError as error:
             self.unreadable(name, error)
             return None
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
             os.close(descriptor)
-            return self._irregular(name, "a folder" if stat.S_ISDIR(status.st_mode) else "a pipe, socket or device")
+            return self._refused(name, "a folder" if stat.S_ISDIR(status.st_mode) else "a pipe, socket or device")
         self.opened[name] = Opened(name, path, descriptor, status)
         return self.opened[name]
 
@@ -92,13 +92,10 @@ class PackageFiles:
         )
         self._unreadable.append(f"{name} cannot be read ({error.strerror or error}): {mend}, then run the gate again")
 
-    def _irregular(self, name: str, what: str) -> None:
-        self._ledger.refuse(
-            "files.readable",
-            Refusal(
-                "gate.not_regular_file", name, what, "a regular file", f"This is {what}; put the file itself there."
-            ),
-        )
+    def _refused(self, name: str, what: str) -> Opened | None:
+        sentence = f"This is {what}; put the file itself there."
+        self._ledger.refuse("files.readable", Refusal("gate.not_regular_file", name, what, "a regular file", sentence))
+        return None
 
     def content(self, file: Opened, limit: int) -> bytes | None:
         """A small file whole, with its digest; at most limit + 1 bytes. None when reading failed."""

@@ -31,7 +31,11 @@ def check_tensors(config: DraftConfig, entries: Mapping[str, Entry], where: str,
     findings = Findings()
     inventory = locate(config, matched, entries, where, findings)
     inventory, findings = _by_stored_head(config, matched, entries, where, ledger, inventory, findings)
-    roles = {matched.found[each.name]: each.role for each in expected_tensors(config, scalars=True) if each.name in matched.found}
+    roles = {
+        matched.found[each.name]: each.role
+        for each in expected_tensors(config, scalars=True)
+        if each.name in matched.found
+    }
     for refusal in findings.refusals:
         role = roles.get(refusal.where.removeprefix(f"{where}:"))
         ledger.refuse(home_of(refusal.code, role, "tensors.encodings"), refusal)

@@ -44,8 +44,7 @@ def parse_manifest(data: bytes) -> tuple[Manifest, Findings]:
     except UnicodeDecodeError as error:
         _add(findings, "text", "", str(error), "UTF-8", "is no text")
         return Manifest({}, ()), findings
-    for number, line in enumerate(text.split("\n"), 1):
-        line = line.rstrip("\r")
+    for number, line in enumerate(text.replace("\r\n", "\n").split("\n"), 1):
         if not line.strip() or line.startswith("#"):
             continue
         where = f":{number}"
@@ -65,7 +64,9 @@ def parse_manifest(data: bytes) -> tuple[Manifest, Findings]:
         elif digests.setdefault(path, hexadecimal.lower()) != hexadecimal.lower():
             _add(findings, "twice", where, path, "one digest a file", "gives one file two digests")
     digests.pop(MANIFEST, None)
-    return Manifest(digests, tuple(Variant("manifest lines", form, count) for form, count in sorted(met.items()))), findings
+    return Manifest(
+        digests, tuple(Variant("manifest lines", form, count) for form, count in sorted(met.items()))
+    ), findings
 
 
 def check_manifest(files: PackageFiles, container: Opened | None, ledger: Ledger) -> tuple[Variant, ...]:

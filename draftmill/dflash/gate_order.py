@@ -38,6 +38,10 @@ class Neighbours:
     def contradiction(self) -> float:
         return abs(self.next_row - self.rows_32_on) + abs(self.next_column - self.columns_32_on)
 
+    def as_json(self) -> dict[str, float | None]:
+        """A correlation that is not defined, as between values that are all the same, is None."""
+        return {name: round(value, 4) if math.isfinite(value) else None for name, value in vars(self).items()}
+
     def __str__(self) -> str:
         return (
             f"next row {self.next_row:.3f} and 32 rows on {self.rows_32_on:.3f}, "
@@ -72,7 +76,7 @@ def find_order(stored: np.ndarray, columns: int) -> Ordered | None:
     if len(stored) < 2 * block or columns <= 2 * ROWS:
         return None
     with np.errstate(all="ignore"):
-        magnitudes = np.abs(from_bf16(stored))
+        magnitudes = np.abs(from_bf16(stored)).astype(np.float64)
         magnitudes[~np.isfinite(magnitudes)] = 0  # counted elsewhere
         lag = {step: _correlation(magnitudes, step) for step in (1, ROWS, ROWS * ROWS, columns, block)}
     declared = Neighbours(lag[1], lag[block], lag[ROWS], lag[ROWS * ROWS])
@@ -93,6 +97,6 @@ def _judge(declared: Neighbours, row_major: Neighbours, noise: float) -> Order:
 def _correlation(values: np.ndarray, step: int) -> float:
     """Pearson's, of values and those `step` on; NaN where it is not defined."""
     a, b = values[:-step] - values[:-step].mean(), values[step:] - values[step:].mean()
-    # einsum, since the threads of a BLAS cost more than they save on vectors of this size.
+    # float64, so that the figures do not depend on the machine; einsum, since a BLAS's threads cost more than they save.
     spread = math.sqrt(float(np.einsum("i,i", a, a))) * math.sqrt(float(np.einsum("i,i", b, b)))
     return float(np.einsum("i,i", a, b)) / spread if spread > 0 else math.nan

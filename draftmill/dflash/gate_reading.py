@@ -47,10 +47,12 @@ def read_through(
     if len(pieces) == 1:
         buffer = np.empty(size, np.uint8)
         _fill(descriptor, buffer, 0)
-        digest.update(buffer)
+        digest.update(buffer.data)
         _show(ordered, 0, buffer)
     elif pieces:
-        _pipeline(descriptor, ordered, pieces, digest.update, lambda done: progress(what, done, size))
+        _pipeline(
+            descriptor, ordered, pieces, lambda data: digest.update(data.data), lambda done: progress(what, done, size)
+        )
     progress(what, size, size)
     return digest.hexdigest()
 
@@ -101,7 +103,7 @@ def _pipeline(
 def _fill(descriptor: int, data: np.ndarray, offset: int) -> None:
     done = 0
     while done < len(data):
-        count = os.preadv(descriptor, [data[done:]], offset + done)
+        count = os.preadv(descriptor, [data[done:].data], offset + done)
         if not count:
             raise CutShort
         done += count

@@ -89,11 +89,11 @@ class PackedStatistics:
             limit, sound = 0x7B00, bool(chunks[:, _Q4_K_SCALES].min())
         if not self.minimum_seen:
             self.minimum_seen = bool((minimums & 0x7FFF).any())
-        if not (sound and 0 < int(scales.min()) and int(scales.max()) < limit and _all_below(minimums, limit)):
+        if not (sound and int(scales.min()) > 0 and int(scales.max()) < limit and _all_below(minimums, limit)):
             self._look_closer(first, chunks)
 
     def _look_closer(self, first: int, chunks: np.ndarray) -> None:
-        scales, minimums = self._codec.groups(chunks)
+        scales, minimums = self._groups(chunks)
         padded = self._in_padding(np.arange(first, first + len(chunks)))
         self._count("scales_not_finite", ~np.isfinite(scales), first)
         self._count("minimums_not_finite", ~np.isfinite(minimums), first)
@@ -114,6 +114,11 @@ class PackedStatistics:
             down, right = divmod(first + tile, across)
             self.first_bad[what] = [down * ROWS + row, right * COLUMNS + group * GROUP]
 
+    def _groups(self, chunks: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        scales, minimums = self._codec.groups(chunks)
+        assert minimums is not None  # noqa: S101 - of Q8 only, which no draft is stored in
+        return scales, minimums
+
     def _in_padding(self, tiles: np.ndarray) -> np.ndarray:
         """bool [tiles, 1, 8]"""
         last = tiles % self.encoding.tile_columns == self.encoding.tile_columns - 1
@@ -122,7 +127,7 @@ class PackedStatistics:
     def _distribute(self, first: int, chunks: np.ndarray, skipped: int) -> None:
         if not len(chunks):
             return
-        scales, minimums = self._codec.groups(chunks)
+        scales, minimums = self._groups(chunks)
         if self._padded.any():
             tiles = first + skipped + np.arange(len(chunks)) * self._every
             within = np.broadcast_to(~self._in_padding(tiles), scales.shape)
@@ -304,7 +309,7 @@ def _key_value(key: int) -> float:
 
 
 def _octaves(keys: np.ndarray) -> Histogram:
-    """Bins of half an octave where values are, at most 64; what is smaller is in the first, NaN and infinity in none."""
+    """Bins of half an octave where values are, at most 64; smaller ones are in the first, NaN and infinity in none."""
     halves = keys[:_FINITE_KEYS].reshape(-1, 4).sum(1)
     there = np.flatnonzero(halves)
     if not len(there):

@@ -86,7 +86,9 @@ CHECKS: tuple[Declared, ...] = (
         "packed tensors",
         f"half-float reading with {HALF_ABOVE:.0%} above 100, or {HALF_NOT_FINITE:.1%} not finite",
     ),
-    Declared("packed.not_legacy", "codes are of the current form", "packed tensors", "unsigned codes with minimums", (1,)),
+    Declared(
+        "packed.not_legacy", "codes are of the current form", "packed tensors", "unsigned codes with minimums", (1,)
+    ),
     Declared("scales.finite", "scales are finite", "packed tensors", "every one"),
     Declared("scales.positive", "scales are positive", "packed tensors", "every one"),
     Declared("minimums.finite", "minimums are finite", "packed tensors", "every one"),
@@ -142,7 +144,7 @@ HOMES = {
     "q4nx.legacy_subtractive": "tensors.labels",
     "dflash.encodings_mixed": "tensors.uniform",
 }
-"""Code of a refusal -> the check it belongs to. Shapes go by role (`SHAPES`), JSON to config.form or container.header."""
+"""Code of a refusal -> the check it belongs to. Shapes go by role (`SHAPES`)."""
 
 SHAPE_CODES = frozenset(
     {"q4nx.tile_count", "q4nx.rows_not_whole_tiles", "q4nx.shape_unexpected", "dflash.shape_unexpected"}

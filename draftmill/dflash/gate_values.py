@@ -1,4 +1,4 @@
-"""What the measured values say: tiles that are no tiles, factors that are no factors, gains and weights that are not."""
+"""What the measured values say: tiles that are none, factors that are none, gains and weights that are not."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -107,7 +107,9 @@ def _check_factors(tiles: Packed, where: str, ledger: Ledger) -> None:
     ledger.passes("scales.positive", groups, f"every scale of {groups:,} groups is positive{unused}")
     ledger.passes("minimums.finite", groups, f"every minimum of {groups:,} groups is finite")
     low, high = min(medians.values()), max(medians.values())
-    ledger.passes("minimums.band", [round(low, 2), round(high, 2)], f"median of minimum/scale {low:.2f} .. {high:.2f} per tensor")
+    ledger.passes(
+        "minimums.band", [round(low, 2), round(high, 2)], f"median of minimum/scale {low:.2f} .. {high:.2f} per tensor"
+    )
 
 
 def _bad_groups(check: str, place: str, count: int, first: list[int], what: str) -> Refusal:
@@ -117,8 +119,8 @@ def _bad_groups(check: str, place: str, count: int, first: list[int], what: str)
         place,
         count,
         0,
-        f"{count} {kind} are {what}, the first of row {first[0]} from column {first[1]} on; every weight of these groups "
-        "would be wrong. Download the package again, or pack the draft again.",
+        f"{count} {kind} are {what}, the first of row {first[0]} from column {first[1]} on; every weight of "
+        "these groups would be wrong. Download the package again, or pack the draft again.",
     )
 
 
@@ -179,14 +181,20 @@ def _check_fusion(located: Located, statistics: PlainStatistics, where: str, led
         return
     large = statistics.magnitude(0.9)
     folded = statistics.magnitude(0.9, half=True)
-    ledger.passes("fusion.bfloat16", large, f"90 % of magnitudes below {large:.3g}; as half floats below {folded:.3g}", place)
+    ledger.passes(
+        "fusion.bfloat16", large, f"90 % of magnitudes below {large:.3g}; as half floats below {folded:.3g}", place
+    )
     found = find_order(statistics.head, located.expected.shape[1])
     if found is None:
         ledger.undetermined(
             "fusion.order", None, "the matrix is too small for its order to show; its shape states it", withholds=False
         )
         return
-    measured = {"declared": vars(found.declared), "row_major": vars(found.row_major), "noise": found.noise}
+    measured = {
+        "declared": found.declared.as_json(),
+        "row_major": found.row_major.as_json(),
+        "noise": round(found.noise, 4),
+    }
     figures = f"as declared: {found.declared}; as row-major: {found.row_major}"
     match found.order:
         case Order.DECLARED:
@@ -204,7 +212,6 @@ def _check_fusion(located: Located, statistics: PlainStatistics, where: str, led
                 ),
             )
         case Order.UNDETERMINED:
-            measured = {name: value for name, value in measured.items() if name == "noise"}
             said = f"the data cannot tell the order, and the shape states it: {figures}"
             ledger.undetermined("fusion.order", measured, said, withholds=False)
 
@@ -253,12 +260,10 @@ def _half(place: str, code: str, statistics: PlainStatistics, band: tuple[float,
         place,
         plain,
         list(band),
-        f"As bfloat16 {share:.0%} of the magnitudes lie below {plain:.3g}, as half floats below {half:.3g}: these are half "
-        "floats under a wrong label, or damaged. Pack the draft again.",
+        f"As bfloat16 {share:.0%} of the magnitudes lie below {plain:.3g}, as half floats below {half:.3g}: these are "
+        "half floats under a wrong label, or damaged. Pack the draft again.",
     )
 
 
 def _refusal(code: str, place: str, measured: Any, expected: Any, sentence: str) -> Refusal:
     return Refusal(f"gate.{code}", place, measured, expected, sentence)
-
-

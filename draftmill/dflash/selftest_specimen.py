@@ -48,7 +48,7 @@ def sign(folder: Path) -> None:
     (folder / MANIFEST).write_text("".join(lines))
 
 
-def edit_config(folder: Path, change: Callable[[dict[str, Any]], None]) -> None:
+def edit_config(folder: Path, change: Callable[[dict[str, Any]], object]) -> None:
     path = folder / "config.json"
     content = json.loads(path.read_text())
     change(content)
@@ -56,7 +56,7 @@ def edit_config(folder: Path, change: Callable[[dict[str, Any]], None]) -> None:
     sign(folder)
 
 
-def edit_tensors(folder: Path, change: Callable[[Tensors], None]) -> None:
+def edit_tensors(folder: Path, change: Callable[[Tensors], object]) -> None:
     """Writes the container again with other tensors; the manifest follows."""
     path = folder / CONTAINER
     with Container.open(path) as container:
@@ -75,7 +75,7 @@ def bytes_of(tensor: Stored) -> np.ndarray:
     return tensor.data
 
 
-def edit_bytes(folder: Path, change: Callable[[bytearray], None]) -> None:
+def edit_bytes(folder: Path, change: Callable[[bytearray], object]) -> None:
     """Changes the container's bytes as they lie in the file; the manifest follows."""
     path = folder / CONTAINER
     data = bytearray(path.read_bytes())

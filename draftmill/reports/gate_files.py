@@ -12,7 +12,7 @@ JSON, PAGE = "gate.json", "report.html"
 
 
 def write_gate(folder: Path, gate: dict[str, Any], title: str) -> tuple[Path, Path]:
-    """Writes both into a folder, which is made where it is not; each takes its name when it is whole. Raises OSError."""
+    """Writes both into a folder, made where it is not; each takes its name when it is whole. Raises OSError."""
     folder.mkdir(parents=True, exist_ok=True)
     text = json.dumps(gate, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
     return _write(folder / JSON, text), _write(folder / PAGE, gate_page(gate, title))

@@ -1,0 +1,188 @@
+"""`draftmill validate`: is a FastFlowLM draft package what it says it is?
+
+A folder is gated where it lies. A repository's package is downloaded into the work folder first, every file verified.
+`--publish` hands the same to the pipeline, which comes in by an entry point where it is installed: download, gate and
+publication are then jobs, and the report goes into the store.
+"""
+
+import json
+import os
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from draftmill.cli.bar import progress_bar
+from draftmill.outcome import BadConfiguration, MillError, Refused
+
+PASS, REFUSED, NO_VERDICT = 0, 1, 3
+EXITS = {"pass": PASS, "refused": REFUSED, "no verdict": NO_VERDICT}
+COLOURS = {"pass": "green", "refused": "red", "undetermined": "yellow", "no verdict": "yellow", "not applicable": "dim"}
+DEFAULT_HUB = "https://huggingface.co"
+PIPELINE = "draftmill.pipeline"
+"""Entry points of what needs more than the base install; `validate_package(ref, hub, store, work, runner)` is one."""
+
+
+def validate(
+    package: Annotated[
+        str | None, typer.Argument(help="A package's folder, or owner/repo[@revision].", show_default=False)
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    report: Annotated[Path | None, typer.Option(help="Write gate.json and report.html into this folder.")] = None,
+    selftest: Annotated[
+        bool, typer.Option("--selftest", help="Show every check a package that only it catches.")
+    ] = False,
+    publish: Annotated[bool, typer.Option("--publish", help="Put the report into the store.")] = False,
+    store: Annotated[
+        str, typer.Option(envvar="DRAFTMILL_STORE", help="A folder, or s3://bucket/prefix.")
+    ] = "./mill-store",
+    work: Annotated[Path, typer.Option(envvar="DRAFTMILL_WORK", help="Where downloads are kept.")] = Path("mill-work"),
+    hub: Annotated[str, typer.Option(envvar="HF_ENDPOINT", help="A hub, or file:///folder of a mirror.")] = DEFAULT_HUB,
+    runner: Annotated[
+        Literal["process", "docker"], typer.Option(envvar="DRAFTMILL_RUNNER", help="Where jobs run, with --publish.")
+    ] = "process",
+) -> None:
+    """Prove or refute what a FastFlowLM DFlash package says of itself, check by check.
+
+    Ends with 0 when the package passes, 1 when it is refused or something broke, 2 on wrong usage, 3 when there is no
+    verdict (a file cannot be read, or is still being written). Nothing is written beside the package.
+    """
+    if selftest == (package is not None):
+        raise typer.BadParameter("give a package, or --selftest", param_hint="PACKAGE")
+    try:
+        if selftest:
+            raise typer.Exit(_selftest(as_json))
+        assert package is not None  # noqa: S101 - or it was the self-test
+        if publish:
+            value = _published(package, hub, store, work.absolute(), runner)
+        else:
+            value = {"gate": _gated(package, hub, work)}
+        if report:
+            _write_report(report, package, value["gate"])
+    except MillError as error:
+        if not as_json:
+            raise
+        typer.echo(json.dumps(_ending(error)))
+        raise typer.Exit(REFUSED) from None
+    if as_json:
+        typer.echo(json.dumps(value["gate"] | {name: each for name, each in value.items() if name != "gate"}))
+    else:
+        show(value["gate"], package)
+        for name, place in value.get("published", {}).items():
+            typer.echo(f"{name}: {place}")
+    raise typer.Exit(EXITS[value["gate"]["verdict"]])
+
+
+def _gated(package: str, hub: str, work: Path) -> dict[str, Any]:
+    from draftmill.dflash.gate import gate
+
+    folder = Path(package) if Path(package).is_dir() else _downloaded(package, hub, work)
+    with progress_bar() as progress:
+        return gate(folder, progress).as_json()
+
+
+def _downloaded(package: str, hub: str, work: Path) -> Path:
+    """The package's files below work/packages/, each verified against the hub's digests. Raises what `resolve` and
+    `download` raise."""
+    from draftmill.hub.download import download
+    from draftmill.hub.ref import parse_ref
+    from draftmill.hub.resolve import resolve
+    from draftmill.hub.source import choose_source
+
+    ref = parse_ref(package)
+    mirror = hub.startswith("file://")
+    source = choose_source(
+        mirror=hub if mirror else None, endpoint=None if mirror else hub, token=None if mirror else _token()
+    )
+    listing = resolve(ref, source, "package")
+    folder = work / "packages" / (ref.repo or "") / listing.commit[:12]
+    with progress_bar() as progress:
+        download(listing, source, folder, progress=progress)
+    return folder
+
+
+def _token() -> str | None:
+    place = os.environ.get("HF_TOKEN_FILE")
+    return Path(place).read_text().strip() if place else os.environ.get("HF_TOKEN", "").strip() or None
+
+
+def _published(package: str, hub: str, store: str, work: Path, runner: str) -> dict[str, Any]:
+    """{"gate": ..., "published": name -> place}"""
+    found = list(entry_points(group=PIPELINE, name="validate_package"))
+    try:
+        run = found[0].load()
+    except (IndexError, ModuleNotFoundError) as error:
+        raise BadConfiguration(
+            f"--publish needs the pipeline ({error}): pip install 'draftmill[pipeline]', or use ./mill",
+            code="cli.pipeline",
+        ) from None
+    ref = str(Path(package).resolve()) if Path(package).is_dir() else package
+    value: dict[str, Any] = run(ref, hub=hub, store=store, work=work, runner=runner)
+    return value
+
+
+def _write_report(folder: Path, package: str, gate: dict[str, Any]) -> None:
+    from draftmill.reports.gate_files import write_gate
+
+    if Path(package).is_dir() and folder.resolve().is_relative_to(Path(package).resolve()):
+        raise BadConfiguration(
+            f"{folder} is inside the package, where nothing is written; name another folder.", code="cli.report_folder"
+        )
+    write_gate(folder, gate, package)
+
+
+def _ending(error: MillError) -> dict[str, Any]:
+    if isinstance(error, Refused):
+        return {"verdict": "refused", "refusals": [refusal.as_json() for refusal in error.refusals]}
+    return {"verdict": "failed", "code": error.code, "error": str(error)}
+
+
+def show(gate: dict[str, Any], package: str) -> None:
+    """The checks as a table, then the reasons and the remarks in full, then the verdict."""
+    console = Console()
+    table = Table("check", "verdict", "evidence", title=escape(package), title_justify="left")
+    for check in gate["checks"]:
+        if check["verdict"] == "not applicable" and gate["verdict"] != "no verdict":
+            continue
+        colour = COLOURS[check["verdict"]]
+        table.add_row(escape(check["title"]), f"[{colour}]{check['verdict']}[/]", escape(check["evidence"]))
+    console.print(table)
+    for check in gate["checks"]:
+        for refusal in check["refusals"]:
+            console.print(f"[red]{check['id']}[/] [bold]{escape(refusal['code'])}[/] at {escape(refusal['where'])}")
+            console.print(f"  {escape(refusal['sentence'])}", soft_wrap=True)
+            measured, expected = escape(repr(refusal["measured"])), escape(repr(refusal["expected"]))
+            console.print(f"  measured {measured}, expected {expected}", soft_wrap=True)
+    for remark in gate["remarks"]:
+        console.print(f"[yellow]remark[/] {escape(remark['where'])}: {escape(remark['sentence'])}", soft_wrap=True)
+    skipped = sum(check["verdict"] == "not applicable" for check in gate["checks"])
+    said = f" ({skipped} do not apply or were not reached)" if skipped else ""
+    console.print(f"[{COLOURS[gate['verdict']]}]{gate['verdict']}[/]: {escape(gate['sentence'])}{said}", soft_wrap=True)
+
+
+def _selftest(as_json: bool) -> int:
+    from draftmill.dflash.selftest import run_selftest
+
+    with progress_bar(count_bytes=False) as progress:
+        result = run_selftest(progress=progress)
+    if as_json:
+        typer.echo(json.dumps(result.as_json()))
+        return PASS if result.passed else REFUSED
+    console = Console()
+    table = Table("check", "spoiled package", "of", "verdict", "caught by", title="self-test", title_justify="left")
+    for row in result.rows:
+        caught = "[green]only it[/]" if row.sound else f"[red]{', '.join(row.caught) or 'nothing'}[/]"
+        table.add_row(row.check, escape(row.what), row.base, row.verdict, caught)
+    console.print(table)
+    for check in result.uncontrolled:
+        console.print(f"[red]{check} has no control: nothing shows that it catches anything[/]")
+    for base, caught_by in result.unsound.items():
+        console.print(f"[red]the sound package of {base} does not pass: {', '.join(caught_by)}[/]")
+    checks = {row.check for row in result.rows}
+    colour, verdict = ("green", "pass") if result.passed else ("red", "fail")
+    console.print(f"[{colour}]{verdict}[/]: {len(result.rows)} controls for {len(checks)} checks")
+    return PASS if result.passed else REFUSED

@@ -1,0 +1,158 @@
+"""The flow `validate_package`: one draft package through the gate, and the report into the store.
+
+resolve -> download -> gate -> publish (gate.json, report.html, the licence files; none of the package's weights)
+
+A refused package's report is published like a passing one's; where there is no verdict nothing is.
+"""
+
+import json
+import tempfile
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal
+
+from prefect import flow
+from prefect.artifacts import create_markdown_artifact
+from prefect.states import Completed, State
+from pydantic import BaseModel, ConfigDict
+
+from draftmill.licences.terms import is_carried, terms_of
+from draftmill.reports.gate_files import JSON, PAGE, write_gate
+from draftmill.store.interface import Store
+from draftmill.store.manifest import Licence, Manifest, Tool, recipe_digest
+from draftmill.store.opening import open_store
+from draftmill.store.probe import ready_store
+from draftmill.store.publish import Published, describe, find
+from draftmill.store.reading import get
+from flows.cache import JobCache
+from flows.chain import Chain, Done, Input, JobEnded, Step
+from flows.code_digest import code_digest
+from flows.conversion_steps import Listing, Steps
+from flows.convert_model import publish, run_job
+from flows.order import Order
+from flows.publication import Publication, entry_name, source_of
+from flows.runners.choice import make_runner
+from flows.runners.runner import GIB, Limits
+from flows.secrets import secret_files
+from flows.stock_tools import StockTools
+from jobs.contract import Result
+
+JOBS = ("download", "gate")
+NO_VERDICT = "gate.no_verdict"
+STATEMENT = "What is published is a report about the package, and not the package."
+LIMITS = Limits(memory_bytes=1 * GIB, timeout_s=1800)
+
+
+class Validation(BaseModel):
+    """How it ended. gate: the content of gate.json. places: path -> where it is, empty when nothing was published."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    kind: Literal["published", "already published", "no verdict"]
+    ref: str
+    gate: dict[str, Any]
+    manifest_at: str | None = None
+    places: dict[str, str] = {}
+
+    @property
+    def sentence(self) -> str:
+        return f"{self.gate['verdict']}: {self.gate['sentence']} ({self.kind})"
+
+    def markdown(self) -> str:
+        """For the Prefect UI."""
+        failing = [check for check in self.gate["checks"] if check["verdict"] in ("refused", "undetermined")]
+        lines = [f"# {self.ref}: {self.gate['verdict']}", "", self.sentence, ""]
+        lines += [f"* **{check['title']}** ({check['verdict']}): {check['evidence']}" for check in failing]
+        lines += [f"* `{name}`: {place}" for name, place in self.places.items()]
+        return "\n".join(lines)
+
+
+@flow(name="validate_package", persist_result=False)
+def validate_package(order: dict[str, Any]) -> State[Validation]:
+    """`order` is an Order as JSON, of which ref, hub, store, work and runner count. The state's data is a
+    `Validation`: a refused package completes, a failure raises."""
+    given = Order.model_validate(order)
+    with secret_files() as secrets:
+        chain = Chain(make_runner(given.runner), JobCache(given.work))
+        ending = _validate(given, chain, Steps(given, secrets, StockTools(given)))
+    create_markdown_artifact(ending.markdown(), key="validation", description=given.ref)
+    return Completed(name=ending.gate["verdict"].capitalize(), message=ending.sentence, data=ending)
+
+
+def _validate(order: Order, chain: Chain, steps: Steps) -> Validation:
+    def do(step: Step) -> Done:
+        return run_job.with_options(task_run_name=step.title)(chain, step)
+
+    store = open_store(order.store)
+    ready_store(store, order.work / "probes")
+    listing: Listing = do(steps.resolve(order.ref, "package")).facts["listing"]
+    entry = entry_name(order, listing)
+    parameters = {"title": entry}
+    recipe = recipe_digest(listing["commit"], parameters, {job: code_digest(job) for job in JOBS})
+    if found := find(store, "package", entry, listing["commit"], recipe):
+        return _ended(order, store, found)
+    package = do(steps.download(order.ref, listing))
+    step = Step(
+        "gate", f"gate {order.ref}", order.ref, parameters, {"package": Input.of(package.finished)}, limits=LIMITS
+    )
+    try:
+        result = do(step).finished.result
+    except JobEnded as ended:
+        result = ended.result
+        if result.error_code == NO_VERDICT:
+            return Validation(kind="no verdict", ref=order.ref, gate=result.facts["gate"])
+        if result.outcome != "refused":
+            raise
+    with tempfile.TemporaryDirectory(prefix="draftmill-report-") as place:
+        write_gate(Path(place), result.facts["gate"], entry)
+        keys = {done.title: done.key for done in chain.done if done.key} | {step.title: chain.key(step).digest}
+        files = {name: Path(place) / name for name in (JSON, PAGE)}
+        files |= {path: package.finished.out / path for path in _carried(listing)}
+        publication = Publication(_manifest(entry, recipe, listing, parameters, files, result, keys), files)
+        return _ended(order, store, publish(store, publication))
+
+
+def _carried(listing: Listing) -> Iterable[str]:
+    return (file["path"] for file in listing["files"] if is_carried(file["path"]))
+
+
+def _manifest(
+    entry: str,
+    recipe: str,
+    listing: Listing,
+    parameters: dict[str, Any],
+    files: dict[str, Path],
+    result: Result,
+    keys: dict[str, str],
+) -> Manifest:
+    known = terms_of(listing["licence"])
+    text = next(iter(sorted(_carried(listing))), None)
+    return Manifest(
+        kind="package",
+        entry=entry,
+        recipe=recipe,
+        source=source_of(listing),
+        files=tuple(
+            describe(path, name, "evidence" if name in (JSON, PAGE) else "licence") for name, path in files.items()
+        ),
+        tools=tuple(Tool(name=tool.name, version=tool.version, digest=tool.digest) for tool in result.tools),
+        parameters=parameters,
+        job_keys=keys,
+        licence=Licence(id=known.id if known else listing["licence"], text=text, statement=STATEMENT),
+        notices=(known.display,) if known and known.display else (),
+        can=(f"Says of the package: {result.facts['sentence']}.",),
+        cannot=("Holds no weights: take the package from its source, at the commit that is named here.",),
+        created=datetime.now(UTC),
+    )
+
+
+def _ended(order: Order, store: Store, published: Published) -> Validation:
+    manifest = published.manifest
+    return Validation(
+        kind="published" if published.created else "already published",
+        ref=order.ref,
+        gate=json.loads(get(store, manifest.key_of(JSON))),
+        manifest_at=published.where,
+        places={file.path: store.where(manifest.key_of(file.path)) for file in manifest.files},
+    )
