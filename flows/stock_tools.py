@@ -4,7 +4,6 @@ In containers they are the stock image's, and the image's ID pins them. As proce
 (or, for llama-quantize, has on PATH); their digest is then part of the job key and the recipe, their path is not.
 """
 
-import hashlib
 import shutil
 import sys
 from dataclasses import dataclass
@@ -12,21 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from draftmill.digest import sha256_file
+from draftmill.gguf.stock_script import StockScript
 from draftmill.outcome import BadConfiguration
 from flows.order import Order
-
-
-def _tree_digest(script: Path) -> str:
-    """The converter is its script and the packages beside it."""
-    digest = hashlib.sha256()
-    parts = [
-        script,
-        *sorted((script.parent / "conversion").rglob("*.py")),
-        *sorted((script.parent / "gguf-py").rglob("*.py")),
-    ]
-    for path in parts:
-        digest.update(f"{path.relative_to(script.parent)}\0{sha256_file(path)}\0".encode())
-    return digest.hexdigest()
 
 
 @dataclass(frozen=True)
@@ -34,15 +21,13 @@ class StockTools:
     order: Order
 
     def converter_digest(self) -> dict[str, Any]:
-        return {} if self._in_image else {"converter_digest": _tree_digest(self._converter())}
+        return {} if self._in_image else {"converter_digest": self._converter().digest}
 
     def converter_paths(self) -> dict[str, Any]:
         if self._in_image:
             return {}
-        return {
-            "stock_converter": str(self._converter()),
-            "stock_python": str(self.order.stock_python or sys.executable),
-        }
+        script = self._converter()
+        return {"stock_converter": str(script.path), "stock_python": str(script.python)}
 
     def quantizer_digest(self) -> dict[str, Any]:
         return {} if self._in_image else {"quantizer_digest": sha256_file(Path(self._quantizer()))}
@@ -54,7 +39,7 @@ class StockTools:
     def _in_image(self) -> bool:
         return self.order.runner == "docker"
 
-    def _converter(self) -> Path:
+    def _converter(self) -> StockScript:
         path = self.order.stock_converter
         if path is None or not path.is_file():
             raise BadConfiguration(
@@ -62,7 +47,7 @@ class StockTools:
                 f"interpreter that has torch and transformers with --stock-python), or use --runner docker; got {path}",
                 code="convert.stock_missing",
             )
-        return path.resolve()
+        return StockScript(path.resolve(), self.order.stock_python or Path(sys.executable))
 
     def _quantizer(self) -> str:
         found = shutil.which(self.order.llama_quantize or "llama-quantize")
