@@ -97,6 +97,6 @@ def _judge(declared: Neighbours, row_major: Neighbours, noise: float) -> Order:
 def _correlation(values: np.ndarray, step: int) -> float:
     """Pearson's, of values and those `step` on; NaN where it is not defined."""
     a, b = values[:-step] - values[:-step].mean(), values[step:] - values[step:].mean()
-    # float64, so that the figures do not depend on the machine; einsum, since a BLAS's threads cost more than they save.
+    # float64, so that figures do not depend on the machine; einsum, since a BLAS's threads cost more than they save.
     spread = math.sqrt(float(np.einsum("i,i", a, a))) * math.sqrt(float(np.einsum("i,i", b, b)))
     return float(np.einsum("i,i", a, b)) / spread if spread > 0 else math.nan

@@ -5,6 +5,7 @@ the tiles where a tensor has many. Codes are not decoded: nothing about them can
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -154,14 +155,15 @@ class PackedStatistics:
     def all_minimums_zero(self) -> bool:
         return not self.minimum_seen
 
-    @property
+    @cached_property
     def scale_median(self) -> float:
-        return _key_value(_median_bin(self._scale_keys))
+        """To an eighth of an octave. To be asked, as the ratio's, once all tiles were taken."""
+        return _key_value(_quantile_bin(np.cumsum(self._scale_keys), 0.5))
 
-    @property
+    @cached_property
     def ratio_median(self) -> float:
         """To 1/128."""
-        return (_median_bin(self._ratio_bins) + 0.5) / _RATIO_BINS - _RATIO_REACH
+        return (_quantile_bin(np.cumsum(self._ratio_bins), 0.5) + 0.5) / _RATIO_BINS - _RATIO_REACH
 
     def scales(self) -> Histogram:
         return _octaves(self._scale_keys)
@@ -193,7 +195,7 @@ class PlainStatistics:
         self.every = _stride(count, PLAIN_SAMPLE)
         self._keys = np.zeros(_KEYS, np.int64)
         self._half_keys = np.zeros(_KEYS, np.int64)
-        self._quantiles: dict[tuple[float, bool], float] = {}
+        self._reached: dict[bool, np.ndarray] = {}
 
     @property
     def width(self) -> int:
@@ -226,9 +228,9 @@ class PlainStatistics:
     def magnitude(self, share: float, *, half: bool = False) -> float:
         """The magnitude below which a share of the values lies, to an eighth of an octave; of the half-float reading
         of the same bits where asked for. To be asked once all bytes were taken."""
-        if (share, half) not in self._quantiles:
-            self._quantiles[share, half] = _key_value(_quantile_bin(self._half_keys if half else self._keys, share))
-        return self._quantiles[share, half]
+        if half not in self._reached:
+            self._reached[half] = np.cumsum(self._half_keys if half else self._keys)
+        return _key_value(_quantile_bin(self._reached[half], share))
 
     def magnitudes(self) -> Histogram:
         return _octaves(self._keys)
@@ -287,13 +289,9 @@ class Zeros:
             self.first = self.begin + offset + int(np.argmax(data != 0))
 
 
-def _quantile_bin(counts: np.ndarray, share: float) -> int:
-    reached = np.cumsum(counts)
+def _quantile_bin(reached: np.ndarray, share: float) -> int:
+    """reached: cumulated counts of bins."""
     return int(np.searchsorted(reached, max(1, share * int(reached[-1]))))
-
-
-def _median_bin(counts: np.ndarray) -> int:
-    return _quantile_bin(counts, 0.5)
 
 
 def _bounds(keys: list[int]) -> list[float]:
