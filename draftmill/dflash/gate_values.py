@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
 from draftmill.dflash.gate_ledger import Ledger
 from draftmill.dflash.gate_order import Order, find_order
 from draftmill.dflash.gate_statistics import PackedStatistics, PlainStatistics
@@ -65,7 +67,8 @@ def check_packed(packed: Packed, where: str, ledger: Ledger) -> None:
 def _foreign(located: Located, statistics: PackedStatistics, place: str) -> Refusal | None:
     if located.encoding is None or located.encoding.kind != Kind.Q4_1:
         return None
-    refusal = foreign_content(located.encoding, statistics.sample, place)
+    with np.errstate(invalid="ignore"):
+        refusal = foreign_content(located.encoding, statistics.sample, place)
     signed = refusal is not None and refusal.code == "q4nx.legacy_signed"
     return None if signed and not statistics.all_minimums_zero else refusal
 
