@@ -8,15 +8,16 @@ ships weights alone, and the model with its tokenizer, which serves as the donor
 
 import json
 from collections.abc import Iterator
+from math import prod
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from gguf import GGUFReader
 from gguf.quants import dequantize
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 
 from draftmill.digest import sha256_file
+from draftmill.gguf.header import GGUFHeader, map_tensor, read_header
 from draftmill.outcome import BadConfiguration
 from draftmill.progress import Progress, silent
 
@@ -53,13 +54,13 @@ def build_hub(gguf: Path, root: Path, progress: Progress = silent) -> None:
     done = root / ".complete"
     if done.exists() and done.read_text() == WEIGHTS_SHA256:
         return
-    reader = GGUFReader(gguf)
-    meta = {name: field.contents() for name, field in reader.fields.items() if not name.startswith("GGUF.")}
+    header = read_header(gguf)
+    meta = header.fields
     draft, donor = root / DRAFT, root / DONOR
     for folder in (draft, donor):
         folder.mkdir(parents=True, exist_ok=True)
         _write_json(folder / "config.json", _config(meta))
-    write_weights(reader, meta, draft / "model.safetensors", progress)
+    write_weights(gguf, header, draft / "model.safetensors", progress)
     measured = sha256_file(draft / "model.safetensors")
     if measured != WEIGHTS_SHA256:
         raise BadConfiguration(
@@ -92,16 +93,15 @@ def _bf16(weight: np.ndarray) -> bytes:
     return ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype("<u2").tobytes()
 
 
-def write_weights(reader: GGUFReader, meta: dict[str, Any], path: Path, progress: Progress = silent) -> None:
+def write_weights(gguf: Path, header: GGUFHeader, path: Path, progress: Progress = silent) -> None:
     """One safetensors file, bf16, tensors in name order."""
-    source = {tensor.name: tensor for tensor in reader.tensors}
-    jobs = list(_tensors(meta))
+    jobs = list(_tensors(header.fields))
     head: dict[str, Any] = {"__metadata__": {"format": "pt"}}
     offset = 0
     for name, key, _ in jobs:
-        size = 2 * int(source[key].n_elements)
-        shape = [int(n) for n in reversed(source[key].shape)]
-        head[name] = {"dtype": "BF16", "shape": shape, "data_offsets": [offset, offset + size]}
+        shape = header.tensors[key].shape
+        size = 2 * prod(shape)
+        head[name] = {"dtype": "BF16", "shape": list(shape), "data_offsets": [offset, offset + size]}
         offset += size
     raw = json.dumps(head, separators=(",", ":")).encode()
     raw += b" " * (-len(raw) % 8)
@@ -109,7 +109,8 @@ def write_weights(reader: GGUFReader, meta: dict[str, Any], path: Path, progress
     with partial.open("wb") as file:
         file.write(len(raw).to_bytes(8, "little") + raw)
         for count, (_, key, heads) in enumerate(jobs, 1):
-            weight = np.asarray(dequantize(source[key].data, source[key].tensor_type), np.float32)
+            tensor = header.tensors[key]
+            weight = dequantize(map_tensor(gguf, tensor), tensor.type).reshape(tensor.shape)
             file.write(_bf16(_rotary_halves(weight, heads) if heads else weight))
             progress("rebuild SmolLM2 (tensors)", count, len(jobs))
     partial.rename(path)

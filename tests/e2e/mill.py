@@ -9,9 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from gguf import GGUFReader
-
 from draftmill.digest import sha256_file
+from draftmill.gguf.header import read_header
 from flows.demo.smollm2 import write_tokenizer
 from tests.support.checkpoints import write_checkpoint
 from tests.support.inputs import ROOT, smollm2_gguf
@@ -46,8 +45,7 @@ def write_hub(root: Path) -> None:
     """A PARD draft with its tokenizer, one of weights alone, and the donor of the second."""
     donor = root / DONOR
     donor.mkdir(parents=True)
-    fields = GGUFReader(smollm2_gguf()).fields
-    write_tokenizer({name: field.contents() for name, field in fields.items()}, donor)
+    write_tokenizer(read_header(smollm2_gguf()).fields, donor)
     write_tiny(root / PLAIN, donor)
     write_tiny(root / DRAFT, None)
     (donor / "config.json").write_bytes((root / PLAIN / "config.json").read_bytes())
