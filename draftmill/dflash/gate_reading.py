@@ -67,7 +67,7 @@ def _pieces(size: int, spans: Sequence[Span], piece: int) -> list[tuple[int, int
         if at < len(spans) and spans[at].begin < end < spans[at].end:
             span = spans[at]
             whole = span.begin + (end - span.begin) // span.unit * span.unit
-            end = whole if whole > begin else min(span.begin + span.unit, span.end)
+            end = whole if whole > begin else min(begin + span.unit, span.end)
         found.append((begin, end))
         begin = end
     return found

@@ -1,0 +1,143 @@
+"""`draftmill validate`: what it prints, what it writes, and how it ends."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from draftmill.cli import main, validate
+from draftmill.hub.server import serve
+from tests.support.dflash_packages import edit_config, tiny
+
+REPO = "FastFlowLM/Tiny-DFlash-NPU2"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def mounted() -> None:
+    main.app.command("validate")(validate.validate)
+
+
+def run(*arguments: str, **environment: str) -> Result:
+    plain = {"HF_ENDPOINT": "http://127.0.0.1:9", "COLUMNS": "200"}
+    return CliRunner().invoke(main.app, ["validate", *arguments], env=plain | environment)
+
+
+def value(result: Result) -> Any:
+    return json.loads(result.stdout)
+
+
+@pytest.fixture(scope="module")
+def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("validate") / "package"
+    tiny(folder, 1)
+    return folder
+
+
+def test_a_sound_package_ends_with_0_and_shows_the_evidence(package: Path) -> None:
+    result = run(str(package))
+    assert result.exit_code == 0
+    assert "median of minimum/scale -7." in result.stdout
+    assert "pass: passes 50 of 50 checks" in result.stdout
+
+
+def test_a_refused_package_ends_with_1_and_says_why_and_what_to_do(tmp_path: Path) -> None:
+    tiny(tmp_path / "p", 1)
+    edit_config(tmp_path / "p", lambda content: content | {"head_dim": 32})
+    result = run(str(tmp_path / "p"))
+    assert result.exit_code == 1
+    assert "gate.head_dim" in result.stdout
+    assert "measured 64, expected 32" in result.stdout
+    assert "Download the package again" in result.stdout
+
+
+def test_no_verdict_ends_with_3(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A disk that fails in the middle of the container."""
+    import os
+
+    tiny(tmp_path / "p", 1)
+    read = os.preadv
+
+    def failing(descriptor: int, buffers: Any, offset: int) -> int:
+        if offset == 0:
+            raise OSError(5, "Input/output error")
+        return read(descriptor, buffers, offset)
+
+    monkeypatch.setattr(os, "preadv", failing)
+    result = run(str(tmp_path / "p"), "--json")
+    assert result.exit_code == 3
+    assert value(result)["verdict"] == "no verdict"
+    assert "look at the disk" in result.stdout
+
+
+@pytest.mark.parametrize("arguments", [[], ["x", "--selftest"], ["--unknown"]])
+def test_wrong_usage_ends_with_2(arguments: list[str]) -> None:
+    assert run(*arguments).exit_code == 2
+
+
+def test_json_is_one_object_with_every_check(package: Path) -> None:
+    found = value(run(str(package), "--json"))
+    assert found["verdict"] == "pass"
+    assert {"id", "title", "place", "measured", "expected", "verdict", "evidence"} <= found["checks"][0].keys()
+    assert found["files"][-1]["path"] == "model.q4nx"
+
+
+def test_a_report_goes_where_it_is_asked_to_and_never_into_the_package(package: Path, tmp_path: Path) -> None:
+    assert run(str(package), "--report", str(tmp_path / "report")).exit_code == 0
+    assert json.loads((tmp_path / "report" / "gate.json").read_text())["verdict"] == "pass"
+    assert (tmp_path / "report" / "report.html").read_text().startswith("<!doctype html>")
+    before = sorted(package.iterdir())
+    assert run(str(package), "--report", str(package / "report")).exit_code == 1
+    assert sorted(package.iterdir()) == before
+
+
+def test_a_repository_is_downloaded_verified_and_gated(tmp_path: Path) -> None:
+    tiny(tmp_path / "hub" / REPO, 1)
+    (tmp_path / "hub" / REPO / "LICENSE").write_text("terms")
+    (tmp_path / "hub" / REPO / "banner.png").write_bytes(b"png")
+    with serve(tmp_path / "hub") as hub:
+        result = run(REPO, "--json", "--work", str(tmp_path / "work"), HF_ENDPOINT=hub.endpoint)
+    assert result.exit_code == 0
+    assert value(result)["verdict"] == "pass"
+    (folder,) = (tmp_path / "work" / "packages" / REPO).iterdir()
+    names = ["LICENSE", "MANIFEST.sha256", "config.json", "model.q4nx"]
+    assert sorted(path.name for path in folder.iterdir()) == names
+
+
+def test_a_mirror_folder_serves_as_a_hub(tmp_path: Path) -> None:
+    tiny(tmp_path / "hub" / REPO, 2)
+    arguments = (f"{REPO}@main", "--work", str(tmp_path / "work"), "--hub", f"file://{tmp_path / 'hub'}")
+    assert run(*arguments).exit_code == 0
+
+
+def test_a_repository_that_is_not_there_is_refused_by_name(tmp_path: Path) -> None:
+    (tmp_path / "hub").mkdir()
+    result = run("FastFlowLM/None", "--json", "--hub", f"file://{tmp_path / 'hub'}")
+    assert result.exit_code == 1
+    assert value(result)["refusals"][0]["code"] == "hub.repo_missing"
+
+
+def test_publishing_without_the_pipeline_says_what_is_missing(package: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(validate, "PIPELINE", "draftmill.not_installed")
+    result = run(str(package), "--publish", "--json")
+    assert result.exit_code == 1
+    assert "pip install 'draftmill[pipeline]'" in value(result)["error"]
+
+
+def test_the_selftest_prints_its_matrix_and_ends_with_0() -> None:
+    result = run("--selftest")
+    assert result.exit_code == 0
+    assert "only it" in result.stdout
+    assert "not only it" not in result.stdout
+    assert "controls for 56 checks" in result.stdout
+
+
+def test_a_selftest_with_a_gap_ends_with_1(monkeypatch: pytest.MonkeyPatch) -> None:
+    from draftmill.dflash import selftest
+
+    gap = selftest.SelfTest((), ("scales.finite",), {})
+    monkeypatch.setattr(selftest, "run_selftest", lambda progress: gap)
+    result = run("--selftest")
+    assert result.exit_code == 1
+    assert "scales.finite has no control" in result.stdout

@@ -1,0 +1,167 @@
+"""Files that cannot be trusted to be what they seem: each has its own ending and its own sentence."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from draftmill.dflash.gate import gate
+from draftmill.dflash.gate_result import Gate, Outcome, Verdict
+from draftmill.dflash.selftest_specimen import punch_hole
+from tests.support.dflash_packages import tiny
+
+
+@pytest.fixture
+def package(tmp_path: Path) -> Path:
+    tiny(tmp_path / "package", 1)
+    return tmp_path / "package"
+
+
+def only(result: Gate) -> tuple[str, str]:
+    """The one check that did not pass, and its evidence."""
+    (check,) = [each for each in result.checks if each.outcome in (Outcome.REFUSED, Outcome.UNDETERMINED)]
+    return check.id, check.evidence
+
+
+def without_manifest(package: Path) -> Path:
+    (package / "MANIFEST.sha256").unlink()
+    return package
+
+
+def test_a_truncated_container(package: Path) -> None:
+    path = without_manifest(package) / "model.q4nx"
+    os.truncate(path, path.stat().st_size - 100)
+    result = gate(package)
+    assert result.verdict == Verdict.REFUSED
+    name, evidence = only(result)
+    assert name == "container.header"
+    assert "cut short" in evidence
+
+
+def test_a_sparse_container(package: Path) -> None:
+    punch_hole(package, "model.fc.weight")
+    name, evidence = only(gate(package))
+    assert name == "files.whole"
+    assert "The file is sparse" in evidence
+
+
+@pytest.mark.parametrize("file", ["config.json", "model.q4nx", "MANIFEST.sha256"])
+def test_a_link_out_of_the_package(package: Path, file: str) -> None:
+    (package / file).rename(package.parent / "outside")
+    (package / file).symlink_to(package.parent / "outside")
+    result = gate(package)
+    assert result.verdict == Verdict.REFUSED
+    name, evidence = only(result)
+    assert name == "files.links"
+    assert "link out of the package" in evidence
+
+
+@pytest.mark.parametrize("file", ["config.json", "model.q4nx", "MANIFEST.sha256"])
+def test_a_link_that_leads_nowhere(package: Path, file: str) -> None:
+    (package / file).unlink()
+    (package / file).symlink_to("nowhere")
+    result = gate(package)
+    assert result.verdict == Verdict.REFUSED
+    name, _ = only(result)
+    assert name in ("files.readable", "container.found")
+
+
+def test_a_link_to_itself(package: Path) -> None:
+    (package / "config.json").unlink()
+    (package / "config.json").symlink_to("config.json")
+    assert gate(package).verdict == Verdict.REFUSED
+
+
+def test_a_link_inside_the_package_is_followed(package: Path) -> None:
+    (package / "model.q4nx").rename(package / "weights.q4nx")
+    (package / "model.q4nx").symlink_to("weights.q4nx")
+    assert gate(package).verdict == Verdict.PASS
+
+
+def test_a_snapshot_of_the_hugging_face_cache_is_read_through_its_links(package: Path) -> None:
+    cache = package.parent / "models--FastFlowLM--Tiny"
+    snapshot = cache / "snapshots" / ("0" * 40)
+    snapshot.mkdir(parents=True)
+    package.rename(cache / "blobs")
+    for blob in (cache / "blobs").iterdir():
+        (snapshot / blob.name).symlink_to(Path("../../blobs") / blob.name)
+    assert gate(snapshot).verdict == Verdict.PASS
+
+
+@pytest.mark.parametrize("file", ["config.json", "model.q4nx", "MANIFEST.sha256"])
+@pytest.mark.parametrize("what", ["pipe", "folder"])
+def test_what_is_no_regular_file(package: Path, file: str, what: str) -> None:
+    (package / file).unlink()
+    os.mkfifo(package / file) if what == "pipe" else (package / file).mkdir()
+    result = gate(package)
+    assert result.verdict == Verdict.REFUSED
+    name, evidence = only(result)
+    assert name == "files.readable"
+    assert f"This is a {what}" in evidence
+
+
+def test_a_container_that_grows_while_it_is_read(package: Path) -> None:
+    def write(what: str, done: int, total: int) -> None:
+        with (package / "model.q4nx").open("ab") as file:
+            file.write(b"more")
+
+    result = gate(package, write)
+    assert result.verdict == Verdict.NO_VERDICT
+    name, evidence = only(result)
+    assert name == "files.settled"
+    assert "grew from 1382856 to 1382860 bytes while it was read: wait until its writer is done" in evidence
+
+
+def test_a_container_that_is_replaced_while_it_is_read(package: Path) -> None:
+    def write(what: str, done: int, total: int) -> None:
+        other = package.parent / "other"
+        other.write_bytes((package / "model.q4nx").read_bytes())
+        other.replace(package / "model.q4nx")
+
+    result = gate(package, write)
+    assert result.verdict == Verdict.NO_VERDICT
+    assert "was replaced or removed while it was read" in only(result)[1]
+
+
+def test_a_container_that_is_cut_while_it_is_read(tmp_path: Path) -> None:
+    """A large one, of which a part was read when it happens."""
+    tiny(tmp_path / "p", 1, intermediate_size=4096)
+    path = tmp_path / "p" / "model.q4nx"
+    size = path.stat().st_size
+
+    def write(what: str, done: int, total: int) -> None:
+        os.truncate(path, 1000)
+
+    result = gate(tmp_path / "p", write)
+    assert result.verdict != Verdict.PASS
+    settled = next(check for check in result.checks if check.id == "files.settled")
+    assert f"was cut from {size} to 1000 bytes" in settled.evidence
+    scales = next(check for check in result.checks if check.id == "scales.finite")
+    assert scales.outcome == Outcome.NOT_APPLICABLE
+
+
+PROGRAM = """
+import json, os, sys
+from pathlib import Path
+from draftmill.dflash.gate import gate
+if os.getuid() == 0:
+    gate(Path(sys.argv[1]))  # what is imported late lies where only root may read
+    os.setgroups([]); os.setgid(65534); os.setuid(65534)
+result = gate(Path(sys.argv[1]))
+print(json.dumps([result.verdict, [c.evidence for c in result.checks if c.outcome == "undetermined" and c.withholds]]))
+"""
+
+
+@pytest.mark.parametrize("file", ["config.json", "model.q4nx", "MANIFEST.sha256"])
+def test_a_read_protected_file_gives_no_verdict(package: Path, file: str) -> None:
+    for folder in (package, package.parent, package.parent.parent, package.parent.parent.parent):
+        folder.chmod(0o755)
+    (package / file).chmod(0)
+    done = subprocess.run([sys.executable, "-c", PROGRAM, str(package)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    verdict, evidence = json.loads(done.stdout)
+    assert verdict == "no verdict"
+    assert f"{file} cannot be read (Permission denied): give yourself the right to read it" in evidence[0]

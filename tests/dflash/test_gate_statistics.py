@@ -1,0 +1,195 @@
+"""What the gate measures in its pass, against plain arithmetic over the same bytes, however they are cut."""
+
+import hashlib
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from draftmill.dflash.gate_order import Order, find_order
+from draftmill.dflash.gate_reading import CutShort, Span, read_through
+from draftmill.dflash.gate_statistics import PackedStatistics, PlainStatistics
+from draftmill.q4nx.encodings import Encoding, Kind
+from draftmill.q4nx.matrix import encode
+
+RNG = np.random.default_rng(7)
+
+
+def bf16(bits: np.ndarray) -> np.ndarray:
+    return (bits.astype(np.uint32) << 16).view(np.float32)
+
+
+def fed(statistics: Any, data: np.ndarray, unit: int, sizes: list[int]) -> Any:
+    at = 0
+    while at < len(data):
+        for size in sizes:
+            part = data[at : at + size * unit]
+            if len(part):
+                statistics.take(at, part.copy())
+            at += size * unit
+    return statistics
+
+
+def weights(rows: int, columns: int) -> np.ndarray:
+    return RNG.normal(0, 0.02, (rows, columns)).astype(np.float32)
+
+
+@pytest.mark.parametrize("sizes", [[1], [3, 1, 5], [1000]])
+def test_factors_of_q4_1_are_those_at_the_published_addresses(sizes: list[int]) -> None:
+    encoding = Encoding(Kind.Q4_1, 64, 600, "flat")
+    data = encode(encoding, weights(64, 600))
+    found = fed(PackedStatistics(encoding), data, 5120, sizes)
+    chunks = data.reshape(-1, 5120)
+    scales, minimums = bf16(chunks[:, :512].copy().view("<u2")), bf16(chunks[:, 512:1024].copy().view("<u2"))
+    # 600 columns are 2 tiles and 88 columns of a third: of its 8 groups the first 3 hold weights.
+    kept = np.ones((6, 8, 32), bool)
+    kept[2::3, 3:] = False
+    ratios = (minimums / scales).reshape(6, 8, 32)[kept]
+    assert found.groups == 6 * 256
+    assert sum(found.ratios().counts) == kept.sum()
+    assert found.ratio_median == pytest.approx(np.median(ratios), abs=1 / 64)
+    assert found.scale_median == pytest.approx(np.median(scales.reshape(6, 8, 32)[kept]), rel=0.1)
+    halves = data.view("<f2").astype(np.float64)
+    assert found.half_shares[1] == np.mean(~np.isfinite(halves))
+    assert found.half_shares[0] == np.mean(np.isfinite(halves) & (np.abs(halves) > 100))
+
+
+@pytest.mark.parametrize("sizes", [[1], [3, 1, 5], [1000]])
+def test_factors_of_q4_k_are_those_at_the_published_addresses(sizes: list[int]) -> None:
+    encoding = Encoding(Kind.Q4_K, 64, 512, "grid")
+    data = encode(encoding, weights(64, 512))
+    found = fed(PackedStatistics(encoding), data, 4736, sizes)
+    chunks = data.reshape(-1, 4736)
+    row_scales = bf16(chunks[:, 4608:4672].copy().view("<u2"))[:, None]
+    row_minimums = bf16(chunks[:, 4672:].copy().view("<u2"))[:, None]
+    scales = chunks[:, :256].reshape(-1, 8, 32) * row_scales
+    minimums = chunks[:, 256:512].reshape(-1, 8, 32) * row_minimums
+    assert found.ratio_median == pytest.approx(np.median(minimums / scales), abs=1 / 64)
+    assert found.scale_median == pytest.approx(np.median(scales), rel=0.1)
+
+
+@pytest.mark.parametrize("kind", [Kind.Q4_1, Kind.Q4_K])
+def test_every_bad_factor_is_counted_wherever_the_tile_lies(kind: Kind) -> None:
+    encoding = Encoding(kind, 32 * 400, 256, "flat")
+    chunks = np.tile(encode(Encoding(kind, 32, 256, "flat"), weights(32, 256)), 400).reshape(400, -1)
+    at, groups = (0, 1) if kind == Kind.Q4_1 else (4608, 8)
+    for tile in (3, 177, 399):
+        chunks[tile, at : at + 2] = [0xC0, 0x7F]
+    found = fed(PackedStatistics(encoding), chunks.reshape(-1), chunks.shape[1], [50])
+    assert found.scales_not_finite == 3 * groups
+    assert found.minimums_not_finite == found.scales_not_positive == 0
+    assert found.first_bad["scales_not_finite"] == [3 * 32, 0]
+
+
+def test_negative_zero_is_not_positive() -> None:
+    encoding = Encoding(Kind.Q4_1, 32, 256, "flat")
+    data = encode(encoding, weights(32, 256))
+    data[:2] = [0x00, 0x80]
+    assert fed(PackedStatistics(encoding), data, 5120, [1]).scales_not_positive == 1
+
+
+@pytest.mark.parametrize("dtype", ["BF16", "F32"])
+def test_plain_values_are_measured_however_they_are_cut(dtype: str) -> None:
+    values = RNG.normal(0, 1, 5000).astype(np.float32)
+    bits = (values.view(np.uint32) >> 16).astype("<u2")
+    stored = bits.view(np.uint8) if dtype == "BF16" else values.view(np.uint8)
+    exact = bf16(bits) if dtype == "BF16" else values
+    found = fed(PlainStatistics(dtype, 5000, 100), stored, 2 if dtype == "BF16" else 4, [7, 130])
+    assert found.not_finite == 0
+    assert found.negative == np.count_nonzero(exact < 0)
+    assert found.magnitude(0.5) == pytest.approx(np.quantile(np.abs(exact), 0.5), rel=0.1)
+    assert found.magnitude(0.99) == pytest.approx(np.quantile(np.abs(exact), 0.99), rel=0.1)
+    assert len(found.head) == 100
+
+
+def test_infinities_of_either_sign_and_nan_are_counted() -> None:
+    bits = np.full(1000, 0x3F80, "<u2")
+    bits[[10, 500, 999]] = [0x7F80, 0xFF80, 0xFFC0]
+    found = fed(PlainStatistics("BF16", 1000, 0), bits.view(np.uint8), 2, [64])
+    assert found.not_finite == 3
+    assert found.first_bad == 10
+
+
+def fusion(rows: int, columns: int) -> np.ndarray:
+    """bf16 bits [rows, columns] whose columns differ in magnitude."""
+    values = RNG.normal(0, 1, (rows, columns)) * np.exp(0.3 * RNG.normal(0, 1, columns))
+    return (values.astype(np.float32).view(np.uint32) >> 16).astype("<u2")
+
+
+def blocks(matrix: np.ndarray) -> np.ndarray:
+    rows, columns = matrix.shape
+    return matrix.reshape(rows // 32, 32, columns).swapaxes(1, 2).reshape(-1)
+
+
+def test_neighbours_under_the_declared_order_are_those_of_the_matrix() -> None:
+    matrix = fusion(96, 512)
+    found = find_order(blocks(matrix), 512)
+    assert found is not None
+    assert found.order == Order.DECLARED
+    magnitudes = np.abs(bf16(matrix)).astype(np.float64)
+    below = np.corrcoef(magnitudes[:-32].reshape(-1), magnitudes[32:].reshape(-1))[0, 1]
+    assert found.declared.rows_32_on == pytest.approx(below, abs=0.01)
+
+
+@pytest.mark.parametrize(
+    "spoiled", [lambda m: m.reshape(-1), lambda m: m.T.copy().reshape(-1)], ids=["row-major", "column-major"]
+)
+def test_another_order_is_told(spoiled: Any) -> None:
+    found = find_order(spoiled(fusion(256, 512)), 512)
+    assert found is not None
+    assert found.order == Order.OTHER
+
+
+def test_values_without_structure_do_not_tell_an_order() -> None:
+    noise = (RNG.normal(0, 1, 96 * 512).astype(np.float32).view(np.uint32) >> 16).astype("<u2")
+    found = find_order(noise, 512)
+    assert found is not None
+    assert found.order == Order.UNDETERMINED
+    constant = find_order(np.full(96 * 512, 0x3F80, "<u2"), 512)
+    assert constant is not None
+    assert constant.order == Order.UNDETERMINED
+
+
+@pytest.mark.parametrize("piece", [16, 97, 1 << 12, 1 << 20])
+def test_each_byte_is_hashed_and_shown_once_in_whole_units(piece: int, tmp_path: Path) -> None:
+    data = RNG.integers(0, 256, 20_000, np.uint8)
+    (tmp_path / "file").write_bytes(data.tobytes())
+    bounds = [(0, 8, 1), (8, 5008, 50), (5008, 5010, 2), (6000, 6000, 7), (6000, 20_000, 7)]
+    shown = np.zeros(20_000, np.int64)
+
+    def span(begin: int, end: int, unit: int) -> Span:
+        def take(offset: int, part: np.ndarray) -> None:
+            assert offset % unit == 0
+            assert len(part) % unit == 0 or begin + offset + len(part) == end
+            assert (part == data[begin + offset : begin + offset + len(part)]).all()
+            shown[begin + offset : begin + offset + len(part)] += 1
+
+        return Span(begin, end, unit, take)
+
+    descriptor = os.open(tmp_path / "file", os.O_RDONLY)
+    try:
+        digest = read_through(descriptor, 20_000, [span(*each) for each in bounds], "file", piece=piece)
+        with pytest.raises(CutShort):
+            read_through(descriptor, 20_001, [], "file", piece=piece)
+    finally:
+        os.close(descriptor)
+    assert digest == hashlib.sha256(data.tobytes()).hexdigest()
+    assert (shown[:5010] == 1).all()
+    assert (shown[5010:6000] == 0).all()
+    assert (shown[6000:] == 1).all()
+
+
+def test_a_fault_in_a_measurement_is_not_swallowed_by_its_thread(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(bytes(1000))
+
+    def take(offset: int, part: np.ndarray) -> None:
+        raise ZeroDivisionError
+
+    descriptor = os.open(tmp_path / "file", os.O_RDONLY)
+    try:
+        with pytest.raises(ZeroDivisionError):
+            read_through(descriptor, 1000, [Span(0, 1000, 1, take)], "file", piece=100)
+    finally:
+        os.close(descriptor)
