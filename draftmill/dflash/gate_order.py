@@ -21,7 +21,7 @@ _SIGMAS = 6.0
 
 class Order(StrEnum):
     DECLARED = "as declared"
-    OTHER = "another order"
+    ROW_MAJOR = "row-major"
     UNDETERMINED = "undetermined"
 
 
@@ -37,6 +37,12 @@ class Neighbours:
     @property
     def contradiction(self) -> float:
         return abs(self.next_row - self.rows_32_on) + abs(self.next_column - self.columns_32_on)
+
+    def of_weights(self, noise: float) -> bool:
+        """Whether columns correlate more strongly than rows and nothing is anticorrelated: a made-up pattern, which
+        fits any reading by chance, seldom looks so."""
+        columns, rows = (self.next_row, self.rows_32_on), (self.next_column, self.columns_32_on)
+        return min(columns) > max(rows) and min(rows) > -noise
 
     def as_json(self) -> dict[str, float | None]:
         """A correlation that is not defined, as between values that are all the same, is None."""
@@ -69,8 +75,8 @@ def find_order(stored: np.ndarray, columns: int) -> Ordered | None:
     """stored: bf16 bits of the first blocks as they lie in the file. None when there are fewer than two blocks or 64
     columns, where the neighbours that tell orders apart are not there.
 
-    Undetermined when rows and columns do not differ by more than the noise, or when neither reading is twice as
-    consistent as the other.
+    Undetermined when rows and columns do not differ by more than the noise, when neither reading is twice as
+    consistent as the other, and when the more consistent one is not of weights.
     """
     block = columns * ROWS
     if len(stored) < 2 * block or columns <= 2 * ROWS:
@@ -91,7 +97,7 @@ def _judge(declared: Neighbours, row_major: Neighbours, noise: float) -> Order:
         return Order.UNDETERMINED
     if 2 * a < b:
         return Order.DECLARED
-    return Order.OTHER if 2 * b < a else Order.UNDETERMINED
+    return Order.ROW_MAJOR if 2 * b < a and row_major.of_weights(_SIGMAS * noise) else Order.UNDETERMINED
 
 
 def _correlation(values: np.ndarray, step: int) -> float:

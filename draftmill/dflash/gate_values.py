@@ -202,7 +202,7 @@ def _check_fusion(located: Located, statistics: PlainStatistics, where: str, led
     match found.order:
         case Order.DECLARED:
             ledger.passes("fusion.order", measured, figures, place)
-        case Order.OTHER:
+        case Order.ROW_MAJOR:
             ledger.refuse(
                 "fusion.order",
                 _refusal(
@@ -210,7 +210,7 @@ def _check_fusion(located: Located, statistics: PlainStatistics, where: str, led
                     place,
                     measured,
                     "consistent neighbours in the declared order",
-                    "The values do not lie in the declared order [N/32, K, 32] but as row-major, or in another; every "
+                    "The values do not lie in the declared order [N/32, K, 32] but row-major; every "
                     f"context row would be noise. Pack the draft again. Correlations {figures}.",
                 ),
             )
