@@ -14,6 +14,7 @@ from draftmill.gguf.header import read_header
 from flows.demo.smollm2 import write_tokenizer
 from tests.support.checkpoints import write_checkpoint
 from tests.support.inputs import ROOT, smollm2_gguf
+from tests.support.pickled import write_tensors
 
 DRAFT, DONOR, PLAIN = "tiny/PARD2-SmolLM2-135M", "tiny/SmolLM2-135M", "tiny/PARD-SmolLM2-1M"
 MASK = 49200
@@ -21,7 +22,7 @@ MASK = 49200
 CARD = "---\nlicense: apache-2.0\nbase_model: HuggingFaceTB/SmolLM2-135M\n---\n"
 
 
-def write_tiny(folder: Path, tokenizer: Path | None) -> None:
+def write_tiny(folder: Path, tokenizer: Path | None, **declared: Any) -> None:
     """A random PARD draft of the Llama architecture. A vocabulary of 49,152 keeps a whole run short."""
     write_checkpoint(
         folder,
@@ -35,19 +36,20 @@ def write_tiny(folder: Path, tokenizer: Path | None) -> None:
         vocab_size=49280,
         bos_token_id=1,
         eos_token_id=2,
-        pard_token=MASK,
-        spd_type="pard",
+        **{"pard_token": MASK, "spd_type": "pard", **declared},
     )
     (folder / "README.md").write_text(CARD)
 
 
 def write_hub(root: Path) -> None:
-    """A PARD draft with its tokenizer, one of weights alone, and the donor of the second."""
+    """A PARD draft with its tokenizer, a PARD-2 one of weights and projector alone, and the donor of the second."""
     donor = root / DONOR
     donor.mkdir(parents=True)
     write_tokenizer(read_header(smollm2_gguf()).fields, donor)
     write_tiny(root / PLAIN, donor)
-    write_tiny(root / DRAFT, None)
+    layers = {"pard2_target_layers": [-1, -8, -16, -24], "pard2_target_dim": 4 * 576, "pard2_scale": 0.02}
+    write_tiny(root / DRAFT, None, spd_type="pard2", pard2=True, pard2_proj_bias=False, **layers)
+    write_tensors(root / DRAFT / "warp_model.bin", {"target_proj.weight": (64, 4 * 576)})
     (donor / "config.json").write_bytes((root / PLAIN / "config.json").read_bytes())
     (donor / "README.md").write_text(CARD)
 

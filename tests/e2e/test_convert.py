@@ -1,10 +1,14 @@
 """A whole conversion, as a user runs it."""
 
 import json
+import shlex
 from pathlib import Path
 
-from draftmill.gguf.header import read_header
+import pytest
+
+from draftmill.gguf.header import map_tensor, read_header
 from tests.e2e.mill import DONOR, DRAFT, PLAIN, MillMaker, jobs_run, published_files, write_tiny
+from tests.support.stock import llama_quantize, stock_converter
 
 
 def test_a_drafter_is_published_with_its_evidence_and_a_second_run_does_nothing(
@@ -33,7 +37,9 @@ def test_a_drafter_is_published_with_its_evidence_and_a_second_run_does_nothing(
     assert jobs_run(again) == []
 
 
-def test_a_repository_of_weights_alone_is_refused_until_a_donor_is_named(mill: MillMaker, tmp_path: Path) -> None:
+def test_a_repository_of_weights_alone_is_refused_until_a_donor_is_named(
+    mill: MillMaker, hub_folder: Path, tmp_path: Path
+) -> None:
     here = mill()
     code, ending, _ = here.run("convert", DRAFT, "--json")
     assert code == 1
@@ -81,3 +87,28 @@ def test_one_recipe_gives_one_content(mill: MillMaker, tmp_path: Path) -> None:
         assert here.run("convert", PLAIN, "--quant", "Q8_0")[0] == 0
         contents.append({path: file.read_bytes() for path, file in published_files(tmp_path / name).items()})
     assert contents[0] == contents[1]
+
+
+@pytest.mark.stock
+def test_the_stock_tools_make_the_same_tensors(mill: MillMaker, tmp_path: Path) -> None:
+    converter, quantizer = stock_converter(), tmp_path / "llama-quantize"
+    quantizer.write_text(f'#!/bin/sh\nexec {shlex.join(llama_quantize())} "$@"\n')
+    quantizer.chmod(0o755)
+    stock = (
+        "--converter",
+        "stock",
+        "--stock-converter",
+        str(converter.script),
+        "--stock-python",
+        str(converter.python),
+    )
+    stock += ("--quantizer", "stock", "--llama-quantize", str(quantizer))
+    found = []
+    for arguments in ((), stock):
+        here = mill()
+        code, ending, err = here.run("convert", PLAIN, "--quant", "Q4_K_M", "--json", *arguments)
+        assert code == 0, (err, ending)
+        place = Path(next(place for name, place in ending["places"].items() if name.endswith("Q4_K_M.gguf")))
+        tensors = read_header(place).tensors.values()
+        found.append({tensor.name: (tensor.type, bytes(map_tensor(place, tensor))) for tensor in tensors})
+    assert found[0] == found[1]
