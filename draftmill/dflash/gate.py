@@ -21,8 +21,9 @@ from draftmill.dflash.gate_files import Opened, PackageFiles
 from draftmill.dflash.gate_geometry import check_tensors
 from draftmill.dflash.gate_ledger import Ledger
 from draftmill.dflash.gate_manifest import check_manifest
+from draftmill.dflash.gate_packed import packed_figures
+from draftmill.dflash.gate_plain import plain_figures
 from draftmill.dflash.gate_result import Gate, TensorReport
-from draftmill.dflash.gate_statistics import packed_figures, plain_figures
 from draftmill.dflash.gate_table import CHECKS
 from draftmill.dflash.gate_values import check_packed, check_plain
 from draftmill.dflash.inventory import Role, Variant

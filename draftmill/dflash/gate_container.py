@@ -8,8 +8,9 @@ from draftmill.dflash.config import DraftConfig
 from draftmill.dflash.gate_files import Opened, PackageFiles
 from draftmill.dflash.gate_ledger import Ledger
 from draftmill.dflash.gate_order import blocks_to_keep
+from draftmill.dflash.gate_packed import PackedStatistics
+from draftmill.dflash.gate_plain import Kept, PlainStatistics, Zeros
 from draftmill.dflash.gate_reading import PIECE, CutShort, Span, read_through
-from draftmill.dflash.gate_statistics import Kept, PackedStatistics, PlainStatistics, Zeros
 from draftmill.dflash.gate_table import home_of
 from draftmill.dflash.inventory import Role, Variant
 from draftmill.dflash.scalars import check_scalar

@@ -7,7 +7,8 @@ import numpy as np
 
 from draftmill.dflash.gate_ledger import Ledger
 from draftmill.dflash.gate_order import Order, find_order
-from draftmill.dflash.gate_statistics import PackedStatistics, PlainStatistics
+from draftmill.dflash.gate_packed import PackedStatistics
+from draftmill.dflash.gate_plain import PlainStatistics
 from draftmill.dflash.gate_table import HALF_ABOVE, HALF_NOT_FINITE, RATIO_BAND
 from draftmill.dflash.inventory import Role
 from draftmill.dflash.storage import Located

@@ -22,6 +22,8 @@ from draftmill.q4nx.tiles import (
 
 CHUNK_BYTES = 5120
 _MINIMUMS, _CODES = 512, 1024
+SCALES, MINIMUMS = slice(0, _MINIMUMS), slice(_MINIMUMS, _CODES)
+"""Bytes of a chunk: the planes of bf16 factors, for a look at their bits."""
 
 
 def groups(chunks: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from draftmill.dflash.gate_order import Order, find_order
+from draftmill.dflash.gate_packed import PackedStatistics
+from draftmill.dflash.gate_plain import PlainStatistics
 from draftmill.dflash.gate_reading import CutShort, Span, read_through
-from draftmill.dflash.gate_statistics import PackedStatistics, PlainStatistics
 from draftmill.q4nx.encodings import Encoding, Kind
 from draftmill.q4nx.matrix import encode
 
