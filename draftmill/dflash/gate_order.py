@@ -14,8 +14,10 @@ import numpy as np
 from draftmill.q4nx.tiles import ROWS, from_bf16
 
 BLOCKS = 8
-LARGEST_SAMPLE = 1 << 20
-"""Bytes of the matrix that are looked at: whole blocks from its beginning."""
+LARGEST_SAMPLE = 8 << 20
+"""Bytes of the matrix that are kept for it: whole blocks from its beginning."""
+WINDOW = 1 << 15
+"""Values of each block that are looked at, or two rows' worth where that is more."""
 _SIGMAS = 6.0
 
 
@@ -81,13 +83,15 @@ def find_order(stored: np.ndarray, columns: int) -> Ordered | None:
     block = columns * ROWS
     if len(stored) < 2 * block or columns <= 2 * ROWS:
         return None
+    values = stored[: len(stored) // block * block].reshape(-1, block)[:, : max(WINDOW, 2 * columns)]
     with np.errstate(all="ignore"):
-        magnitudes = np.abs(from_bf16(stored)).astype(np.float64)
+        magnitudes = np.abs(from_bf16(values)).astype(np.float64)
         magnitudes[~np.isfinite(magnitudes)] = 0  # counted elsewhere
-        lag = {step: _correlation(magnitudes, step) for step in (1, ROWS, ROWS * ROWS, columns, block)}
-    declared = Neighbours(lag[1], lag[block], lag[ROWS], lag[ROWS * ROWS])
+        lag = {step: _correlation(magnitudes[:, :-step], magnitudes[:, step:]) for step in (1, ROWS, ROWS**2, columns)}
+        lag[block] = _correlation(magnitudes[:-1], magnitudes[1:])
+    declared = Neighbours(lag[1], lag[block], lag[ROWS], lag[ROWS**2])
     row_major = Neighbours(lag[columns], lag[block], lag[1], lag[ROWS])
-    noise = 1 / math.sqrt(len(stored) - block)
+    noise = 1 / math.sqrt(magnitudes[1:].size)
     return Ordered(_judge(declared, row_major, noise), declared, row_major, noise)
 
 
@@ -100,9 +104,9 @@ def _judge(declared: Neighbours, row_major: Neighbours, noise: float) -> Order:
     return Order.ROW_MAJOR if 2 * b < a and row_major.of_weights(_SIGMAS * noise) else Order.UNDETERMINED
 
 
-def _correlation(values: np.ndarray, step: int) -> float:
-    """Pearson's, of values and those `step` on; NaN where it is not defined."""
-    a, b = values[:-step] - values[:-step].mean(), values[step:] - values[step:].mean()
+def _correlation(a: np.ndarray, b: np.ndarray) -> float:
+    """Pearson's, of two arrays of one shape; NaN where it is not defined."""
+    a, b = a - a.mean(), b - b.mean()
     # float64, so that figures do not depend on the machine; einsum, since a BLAS's threads cost more than they save.
-    spread = math.sqrt(float(np.einsum("i,i", a, a))) * math.sqrt(float(np.einsum("i,i", b, b)))
-    return float(np.einsum("i,i", a, b)) / spread if spread > 0 else math.nan
+    spread = math.sqrt(float(np.einsum("ij,ij", a, a))) * math.sqrt(float(np.einsum("ij,ij", b, b)))
+    return float(np.einsum("ij,ij", a, b)) / spread if spread > 0 else math.nan

@@ -24,7 +24,7 @@ from draftmill.q4nx import q4_1, q4_k
 from draftmill.q4nx.encodings import CODECS, Encoding, Kind
 from draftmill.q4nx.tiles import COLUMNS, GROUP, GROUPS, ROWS
 
-SAMPLED_TILES = 128
+SAMPLED_TILES = 64
 """Tiles of which distributions are taken, spread evenly; a tensor with fewer gives all of its own."""
 KEPT_TILES = 16
 """Tiles that are looked at whole: read as half floats, and for the tells of older forms."""

@@ -15,8 +15,8 @@ import numpy as np
 
 from draftmill.progress import Progress, silent
 
-PIECE = 1 << 21
-BUFFERS = 4
+PIECE = 1 << 22
+BUFFERS = 3
 
 
 @dataclass(frozen=True)
