@@ -18,6 +18,7 @@ def holding(folder: Path, secret: str) -> list[str]:
 def test_no_secret_is_left_in_logs_database_results_or_store(
     mill: MillMaker, prefect_state: Path, tmp_path: Path
 ) -> None:
+    (tmp_path / "weed").mkdir()
     with s3_servers.weed(tmp_path / "weed") as weed:
         secrets = {"HF_TOKEN": TOKEN, "AWS_ACCESS_KEY_ID": ACCESS_KEY, "AWS_SECRET_ACCESS_KEY": SECRET_KEY}
         here = mill(weed.url, **secrets)
