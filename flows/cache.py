@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from draftmill.digest import sha256_json
-from jobs.contract import Output, Result, write_json
+from draftmill.whole_file import write_whole
+from jobs.contract import Output, Result
 
 RESUMES = frozenset({"download"})
 """Jobs that go on with what a killed run left (they hash it again)."""
@@ -107,14 +108,14 @@ class JobCache:
 
     def keep(self, key: JobKey, unfinished: Path, result: Result, subject: str) -> Finished:
         """Makes a finished job of the claimed folder."""
-        write_json(unfinished / "key.json", json.dumps(key.fields(), indent=1))
+        write_whole(unfinished / "key.json", json.dumps(key.fields(), indent=1))
         folder = unfinished.with_name(key.digest[:32])
         if folder.exists():
             shutil.rmtree(folder)
         unfinished.rename(folder)
         last = self._last(key.job, subject)
         last.parent.mkdir(exist_ok=True)
-        write_json(last, json.dumps(key.fields()))
+        write_whole(last, json.dumps(key.fields()))
         return Finished(folder, result)
 
     def drop(self, unfinished: Path, result: Result) -> None:

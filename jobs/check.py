@@ -12,7 +12,8 @@ from pathlib import Path
 from draftmill.gguf.ggml_library import PACKAGE, load_library
 from draftmill.gguf.product_check import Inputs, check_product
 from draftmill.outcome import BadConfiguration, Refused
-from jobs.contract import Job, main, write_json
+from draftmill.whole_file import write_whole
+from jobs.contract import Job, main
 
 
 def work(job: Job) -> None:
@@ -31,7 +32,7 @@ def work(job: Job) -> None:
         type=product_type,
     )
     check = check_product(inputs, job.progress)
-    write_json(job.out / "check.json", json.dumps(check.as_json(), indent=1, ensure_ascii=False) + "\n")
+    write_whole(job.out / "check.json", json.dumps(check.as_json(), indent=1, ensure_ascii=False) + "\n")
     job.fact("check", {result.name: result.verdict for result in check.results})
     for result in check.results:
         for name in ("file_size", "lowest_cosine"):

@@ -5,7 +5,6 @@ What it prints on standard output is one JSON event a line (progress, log); runn
 """
 
 import json
-import os
 import sys
 import time
 import traceback
@@ -17,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from draftmill.digest import sha256_file
 from draftmill.outcome import MillError, Refused
+from draftmill.whole_file import write_whole
 
 CONTRACT_VERSION = 1
 OK, INTERNAL = 0, 70
@@ -121,16 +121,6 @@ def _outputs(out: Path) -> list[Output]:
     return [Output(path=p.relative_to(out).as_posix(), size=p.stat().st_size, sha256=sha256_file(p)) for p in files]
 
 
-def write_json(path: Path, text: str) -> None:
-    """Beside its final name, synced, then renamed."""
-    partial = path.with_name(path.name + ".partial")
-    with partial.open("w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    partial.rename(path)
-
-
 def perform(name: str, work: Callable[[Job], None], folder: Path) -> Result:
     """Runs `work` on folder/request.json, writes folder/result.json, returns the result."""
     started = time.monotonic()
@@ -169,7 +159,7 @@ def perform(name: str, work: Callable[[Job], None], folder: Path) -> Result:
         }
     job.durations["total_s"] = round(time.monotonic() - started, 3)
     result = Result(job=name, facts=job.facts, tools=job.tools, durations=job.durations, **ending)
-    write_json(folder / "result.json", result.model_dump_json(indent=1))
+    write_whole(folder / "result.json", result.model_dump_json(indent=1))
     return result
 
 

@@ -6,14 +6,12 @@ Facts: proof.
 """
 
 import json
-import os
-import shutil
 from importlib.metadata import version
-from pathlib import Path
 
 from draftmill.outcome import BadConfiguration
 from draftmill.tokenizers.borrowing import borrow
-from jobs.contract import Job, main, write_json
+from draftmill.whole_file import write_whole
+from jobs.contract import Job, main
 
 
 def work(job: Job) -> None:
@@ -28,17 +26,8 @@ def work(job: Job) -> None:
     borrowed = borrow(job.input("model"), donor, source, base_models=base_models)
     job.fact("proof", borrowed.proof)
     for name, path in borrowed.files.items():
-        _copy(path, job.out / name)
-    write_json(job.out / "proof.json", json.dumps(borrowed.proof, indent=1, ensure_ascii=False) + "\n")
-
-
-def _copy(source: Path, target: Path) -> None:
-    partial = target.with_name(target.name + ".partial")
-    with source.open("rb") as reading, partial.open("wb") as writing:
-        shutil.copyfileobj(reading, writing)
-        writing.flush()
-        os.fsync(writing.fileno())
-    partial.rename(target)
+        write_whole(job.out / name, path.read_bytes())
+    write_whole(job.out / "proof.json", json.dumps(borrowed.proof, indent=1, ensure_ascii=False) + "\n")
 
 
 if __name__ == "__main__":

@@ -5,27 +5,16 @@ Requests: {"do": "load", "path", "vocab_only"}, {"do": "tokenize", "texts", "add
 ends at the end of its standard input, and on Linux the kernel kills it when its parent dies.
 """
 
-import ctypes
 import json
 import os
 import resource
-import signal
 import sys
 from pathlib import Path
 from typing import Any
 
 from draftmill.engine.library import LoadFailed, Model
+from draftmill.engine.orphan import die_with_parent
 from draftmill.outcome import MillError
-
-_PR_SET_PDEATHSIG = 1
-
-
-def die_with_parent(parent: int) -> None:
-    """Asks the kernel for SIGKILL at the parent's death, then looks whether it died before that."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    if os.getppid() != parent:
-        os._exit(1)
 
 
 class _Server:

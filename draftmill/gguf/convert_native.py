@@ -26,6 +26,7 @@ from draftmill.gguf.vocabulary_keys import add_vocabulary
 from draftmill.intake.bounded_json import read_object
 from draftmill.outcome import Refusal, Refused
 from draftmill.progress import Progress, silent
+from draftmill.whole_file import whole_file
 
 if TYPE_CHECKING:
     from gguf import GGUFWriter
@@ -89,13 +90,9 @@ def convert_native(
     with merged_folder(model, tokenizer) as folder:
         add_vocabulary(writer, folder, hp)
 
-    partial = out.with_name(out.name + ".partial")
-    try:
-        data_offset = _write_header(writer, partial)
-        size = _write_tensors(planned, partial, data_offset, progress, threads or os.cpu_count() or 1)
-        partial.rename(out)
-    finally:
-        partial.unlink(missing_ok=True)
+    with whole_file(out) as beside:
+        data_offset = _write_header(writer, beside)
+        size = _write_tensors(planned, beside, data_offset, progress, threads or os.cpu_count() or 1)
     return Conversion(converter, len(planned), weights, size)
 
 

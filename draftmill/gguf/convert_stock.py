@@ -25,6 +25,7 @@ from draftmill.intake.bounded_json import read_object
 from draftmill.outcome import BadConfiguration, Refusal, Refused, Temporary
 from draftmill.progress import Progress, silent
 from draftmill.tokenizers.huggingface import read_tokenizer
+from draftmill.whole_file import whole_file
 
 TIMEOUT_S = 3600.0
 _LOG_LINES = 5000
@@ -63,7 +64,7 @@ def convert_stock(
         raise BadConfiguration(f"Output type {outtype!r} is unknown; choose one of {OUTTYPES}.", code="convert.outtype")
     config = read_object(model / "config.json", "config.json", CONFIG_LIMIT)
     _check_tokenizer(tokenizer, config.get("vocab_size"))
-    raw, partial = out.with_name("converted.partial"), out.with_name(out.name + ".partial")
+    raw = out.with_name("converted.partial")
     try:
         # The converter decides some things by the folder's name, which has to be the repository's.
         with merged_folder(model, tokenizer, provenance.name) as folder:
@@ -76,11 +77,10 @@ def convert_stock(
                 log.write_text("\n".join(run.log) + "\n")
             raise explain(run.status, run.log)
         header = read_header(raw)
-        written = stamp(raw, partial, provenance=provenance, converter=script.name, model=model, config=config)
-        partial.rename(out)
+        with whole_file(out) as beside:
+            written = stamp(raw, beside, provenance=provenance, converter=script.name, model=model, config=config)
     finally:
         raw.unlink(missing_ok=True)
-        partial.unlink(missing_ok=True)
     return Conversion(script.name, len(header.tensors), written.weights, written.size)
 
 

@@ -21,6 +21,7 @@ from draftmill.gguf.quantize_layout import Layout, Slot, lay_out
 from draftmill.gguf.quantize_tensor import Encoder, admitted_encoder, encoder
 from draftmill.outcome import Refusal, Refused
 from draftmill.progress import Progress, silent
+from draftmill.whole_file import whole_file
 
 PIECE = 1 << 19
 """Values that a thread works on at a time: a multiple of every block, and small enough for a core's cache."""
@@ -61,17 +62,15 @@ def quantize_native(
     layout, fallbacks = plan(header, mix)
     kinds = {slot.type for slot in layout.slots if slot.type != header.tensors[slot.name].type}
     encoders = {kind: encoder(kind, library, fast=fast) for kind in kinds}
-    beside = target.with_name(target.name + ".partial")
-    try:
-        with source.open("rb", buffering=0) as read, beside.open("wb", buffering=0) as write:
-            write.write(layout.head)
-            write.truncate(layout.size)
-            work = partial(_encode_piece, read.fileno(), write.fileno(), library, encoders)
-            _run(work, list(_pieces(header, layout)), threads or _usable_cores(), progress)
-            os.fsync(write.fileno())
-        beside.rename(target)
-    finally:
-        beside.unlink(missing_ok=True)
+    with (
+        whole_file(target) as beside,
+        source.open("rb", buffering=0) as read,
+        beside.open("wb", buffering=0) as write,
+    ):
+        write.write(layout.head)
+        write.truncate(layout.size)
+        work = partial(_encode_piece, read.fileno(), write.fileno(), library, encoders)
+        _run(work, list(_pieces(header, layout)), threads or _usable_cores(), progress)
     return Quantized(
         {slot.name: slot.type.name for slot in layout.slots},
         fallbacks,

@@ -1,6 +1,5 @@
 """Quantizing with llama.cpp's own llama-quantize as a subprocess: any type it knows, its words kept."""
 
-import os
 import re
 import shutil
 import subprocess
@@ -16,6 +15,7 @@ from draftmill.gguf.mixes import Fallback
 from draftmill.gguf.quantize_native import already_quantized
 from draftmill.outcome import BadConfiguration, MillError, Refusal, Refused, Temporary
 from draftmill.progress import Progress, silent
+from draftmill.whole_file import whole_file
 
 COMMAND = "llama-quantize"
 BUFFER_MIB = 64
@@ -95,10 +95,9 @@ def quantize_stock(
         raise _unknown_type(kind)
     if refusals := already_quantized(read_header(source), source.name):
         raise Refused(*refusals)
-    beside = target.with_name(target.name + ".partial")
     options = ["--max-buffer-size", str(BUFFER_MIB)] if quantizer.bounded else []
-    command = [*quantizer.command, *options, str(source), str(beside), kind, str(threads)]
-    try:
+    with whole_file(target) as beside:
+        command = [*quantizer.command, *options, str(source), str(beside), kind, str(threads)]
         lines, status, expired = _run(command, timeout_s, progress)
         if expired:
             raise Temporary(
@@ -108,11 +107,6 @@ def quantize_stock(
         if status or not beside.is_file():
             raise _failure(kind, status, lines)
         _require_whole(beside)
-        with beside.open("rb+") as file:
-            os.fsync(file.fileno())
-        beside.rename(target)
-    finally:
-        beside.unlink(missing_ok=True)
     versions = (match[1] or match[2] for line in lines if (match := _VERSION.match(line)))
     return StockQuantized(parse_fallbacks(lines), next(versions, ""), "\n".join(lines))
 

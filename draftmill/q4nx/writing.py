@@ -6,8 +6,6 @@ spaces up to a multiple of 8, no holes, no metadata. Source: q4nx.md, section 2.
 
 import json
 import math
-import os
-import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +15,7 @@ import numpy as np
 
 from draftmill.intake.safetensors_header import BITS
 from draftmill.q4nx.header import LENGTH_BYTES, METADATA
+from draftmill.whole_file import whole_file
 
 Content = bytes | np.ndarray
 
@@ -64,30 +63,16 @@ def write(
         content[name] = {"dtype": tensor.dtype, "shape": list(tensor.shape), "data_offsets": [begin, end]}
     header = json.dumps(content, separators=(",", ":"), ensure_ascii=False).encode()
     header += b" " * (-len(header) % header_alignment)
-    descriptor, beside = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(len(header).to_bytes(LENGTH_BYTES, "little") + header)
-            start = file.tell()
-            for name in order:
-                tensor = tensors[name]
-                file.write(b"\0" * (start + content[name]["data_offsets"][0] - file.tell()))
-                data = _raw(tensor.data() if callable(tensor.data) else tensor.data)
-                if len(data) != tensor.nbytes:
-                    raise ValueError(f"{name}: {len(data)} bytes given, its shape takes {tensor.nbytes}")
-                file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(beside).chmod(0o644)
-        Path(beside).replace(path)
-    except BaseException:
-        Path(beside).unlink(missing_ok=True)
-        raise
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+    with whole_file(path) as beside, beside.open("wb") as file:
+        file.write(len(header).to_bytes(LENGTH_BYTES, "little") + header)
+        start = file.tell()
+        for name in order:
+            tensor = tensors[name]
+            file.write(b"\0" * (start + content[name]["data_offsets"][0] - file.tell()))
+            data = _raw(tensor.data() if callable(tensor.data) else tensor.data)
+            if len(data) != tensor.nbytes:
+                raise ValueError(f"{name}: {len(data)} bytes given, its shape takes {tensor.nbytes}")
+            file.write(data)
 
 
 def _raw(data: Content) -> memoryview:

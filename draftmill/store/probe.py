@@ -21,6 +21,7 @@ from draftmill.digest import sha256_json
 from draftmill.outcome import MillError, Refusal, Refused
 from draftmill.store.interface import Check, Promises, Status, Store
 from draftmill.store.reading import get
+from draftmill.whole_file import write_whole
 
 PROBE_VERSION = 1
 RACERS = 8
@@ -235,6 +236,4 @@ def _remembered(file: Path) -> Probe | None:
 
 def _remember(file: Path, found: Probe) -> None:
     file.parent.mkdir(parents=True, exist_ok=True)
-    partial = file.with_name(f"{file.name}.{secrets.token_hex(4)}")
-    partial.write_text(json.dumps(TypeAdapter(Probe).dump_python(found), indent=1))
-    partial.rename(file)
+    write_whole(file, json.dumps(TypeAdapter(Probe).dump_python(found), indent=1))

@@ -1,13 +1,13 @@
 """Whole objects out of a store, verified."""
 
 import hashlib
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
 from draftmill.progress import Progress, silent
 from draftmill.store.endings import damaged
 from draftmill.store.interface import Store
+from draftmill.whole_file import whole_file
 
 
 def verified(pieces: Iterator[bytes], sha256: str, where: str) -> Iterator[bytes]:
@@ -35,16 +35,9 @@ def sha256_of(store: Store, key: str) -> str:
 
 def fetch(store: Store, key: str, target: Path, *, sha256: str, size: int, progress: Progress = silent) -> None:
     """Writes an object to `target`: beside it first, renamed only when the bytes have this sha256."""
-    partial = target.with_name(target.name + ".partial")
     done = 0
-    try:
-        with partial.open("wb") as file:
-            for piece in verified(store.read(key), sha256, store.where(key)):
-                file.write(piece)
-                done += len(piece)
-                progress(key, done, size)
-            file.flush()
-            os.fsync(file.fileno())
-        partial.rename(target)
-    finally:
-        partial.unlink(missing_ok=True)
+    with whole_file(target) as beside, beside.open("wb") as file:
+        for piece in verified(store.read(key), sha256, store.where(key)):
+            file.write(piece)
+            done += len(piece)
+            progress(key, done, size)

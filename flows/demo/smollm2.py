@@ -20,6 +20,7 @@ from draftmill.digest import sha256_file
 from draftmill.gguf.header import GGUFHeader, map_tensor, read_header
 from draftmill.outcome import BadConfiguration
 from draftmill.progress import Progress, silent
+from draftmill.whole_file import whole_file
 
 GGUF_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 WEIGHTS_SHA256 = "7ef915c9bf9d94d8d70211970476878352a5b95855c589ae987916d7a455242b"
@@ -105,15 +106,13 @@ def write_weights(gguf: Path, header: GGUFHeader, path: Path, progress: Progress
         offset += size
     raw = json.dumps(head, separators=(",", ":")).encode()
     raw += b" " * (-len(raw) % 8)
-    partial = path.with_name(path.name + ".partial")
-    with partial.open("wb") as file:
+    with whole_file(path) as beside, beside.open("wb") as file:
         file.write(len(raw).to_bytes(8, "little") + raw)
         for count, (_, key, heads) in enumerate(jobs, 1):
             tensor = header.tensors[key]
             weight = dequantize(map_tensor(gguf, tensor), tensor.type).reshape(tensor.shape)
             file.write(_bf16(_rotary_halves(weight, heads) if heads else weight))
             progress("rebuild SmolLM2 (tensors)", count, len(jobs))
-    partial.rename(path)
 
 
 def write_tokenizer(meta: dict[str, Any], folder: Path) -> None:

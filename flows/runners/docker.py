@@ -24,6 +24,7 @@ from docker.utils.socket import STDERR, frames_iter
 from requests.exceptions import RequestException
 
 from draftmill.outcome import BadConfiguration, InputOutput, Unavailable
+from draftmill.whole_file import write_whole
 from flows.images import Image, image_for
 from flows.runners.docker_container import Plan, create
 from flows.runners.docker_engine import connect, labels_of, remove, sweep
@@ -31,7 +32,7 @@ from flows.runners.docker_network import network_for
 from flows.runners.endings import Ending, read_result
 from flows.runners.lines import LineEvents
 from flows.runners.runner import Events, Limits
-from jobs.contract import Request, Result, write_json
+from jobs.contract import Request, Result
 
 UID = 65532
 """Whom a job runs as when we are root: a number that owns nothing."""
@@ -81,7 +82,7 @@ class DockerRunner:
             parameters=parameters,
             secrets={name: Path("/run/secrets") / name for name in secrets},
         )
-        write_json(folder / "request.json", request.model_dump_json(indent=1))
+        write_whole(folder / "request.json", request.model_dump_json(indent=1))
         (folder / "result.json").unlink(missing_ok=True)
         handed = json.dumps({name: path.read_text() for name, path in secrets.items()}) + "\n" if secrets else ""
         with _owned_by(folder, uid, gid), network_for(parameters, allowed=limits.network, uid=uid) as network:

@@ -12,11 +12,12 @@ import threading
 from pathlib import Path
 from typing import IO, Any
 
+from draftmill.whole_file import write_whole
 from flows.code_digest import code_digest
 from flows.runners.endings import Ending, read_result
 from flows.runners.lines import LineEvents
 from flows.runners.runner import Events, Limits
-from jobs.contract import Request, Result, write_json
+from jobs.contract import Request, Result
 
 PASSED_ON = (
     "PATH",
@@ -50,7 +51,7 @@ class ProcessRunner:
         events: Events,
     ) -> Result:
         request = Request(job=job, inputs=inputs, parameters=parameters, secrets=secrets)
-        write_json(folder / "request.json", request.model_dump_json(indent=1))
+        write_whole(folder / "request.json", request.model_dump_json(indent=1))
         (folder / "result.json").unlink(missing_ok=True)
         with tempfile.TemporaryDirectory(prefix="draftmill-") as scratch:
             child = subprocess.Popen(

@@ -1,0 +1,38 @@
+"""Files that are whole or not there: written beside the final name, synced, then renamed."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from secrets import token_hex
+
+
+@contextmanager
+def whole_file(path: Path) -> Iterator[Path]:
+    """Gives a path in the same folder to write to. On success its bytes are synced and it takes the name `path`, in
+    place of what had it; on any exception it is gone. Raises FileNotFoundError when nothing was written."""
+    beside = path.with_name(f".{path.name}.{token_hex(4)}.partial")
+    try:
+        yield beside
+        with beside.open("rb") as file:
+            os.fsync(file.fileno())
+        beside.replace(path)
+        _sync_folder(path.parent)
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+def write_whole(path: Path, content: str | bytes) -> None:
+    """Text (as UTF-8) or bytes, whole or not at all."""
+    with whole_file(path) as beside:
+        beside.write_bytes(content.encode() if isinstance(content, str) else content)
+
+
+def _sync_folder(folder: Path) -> None:
+    # Some filesystems do not sync folders; the file itself is safe there by then.
+    with suppress(OSError):
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
