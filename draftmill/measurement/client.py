@@ -1,0 +1,296 @@
+"""The HTTP of a llama-server as typed values, and whether it speculated.
+
+Field names are llama.cpp's (tools/server/README.md). A connection serves one request: the server closes idle ones after
+seconds, and a request that was sent twice would be measured twice.
+"""
+
+import http.client
+import json
+import re
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeVar
+
+from draftmill.outcome import MillError, Unavailable
+
+_T = TypeVar("_T")
+_MOST_BYTES = 1 << 26
+_METRIC = re.compile(r"llamacpp:(?P<name>\w+)(?:\{(?P<labels>[^}]*)\})? (?P<value>\S+)")
+_POSITION = re.compile(r'position="(\d+)"')
+
+
+@dataclass(frozen=True)
+class Timings:
+    """Counts in tokens, times in milliseconds. `draft_n*` are None where the server drafted nothing.
+
+    predicted_ms covers predicted_n - 1 tokens: the first comes out of the prompt.
+    """
+
+    prompt_n: int
+    prompt_ms: float
+    predicted_n: int
+    predicted_ms: float
+    cache_n: int | None
+    draft_n: int | None
+    draft_n_accepted: int | None
+
+
+@dataclass(frozen=True)
+class Completion:
+    """One answer: token ids, text, why it stopped (limit, eos, word), and `wall_s` from send to last byte."""
+
+    tokens: tuple[int, ...]
+    content: str
+    stop_type: str
+    truncated: bool
+    timings: Timings
+    wall_s: float
+
+
+@dataclass(frozen=True)
+class Slot:
+    """`speculative` is None where the server does not say."""
+
+    id: int
+    n_ctx: int
+    speculative: bool | None
+    is_processing: bool
+
+
+@dataclass(frozen=True)
+class Props:
+    """`build_info` as the server states it ("b11669-..."); `raw` is all it says."""
+
+    build_info: str
+    model_path: str
+    total_slots: int
+    raw: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Metrics:
+    """Counters since the start; None where the server has no such counter. `accepted_per_position` from position 0."""
+
+    tokens_predicted: float | None
+    decodes: float | None
+    drafts: float | None
+    drafted_tokens: float | None
+    accepted_tokens: float | None
+    accepted_per_position: tuple[float, ...]
+    values: Mapping[str, float]
+
+
+class Client:
+    """Talks to the server at 127.0.0.1:`port`.
+
+    `explain`: turns a failed request into the error to raise, for whoever knows how the server fares.
+    Raises Unavailable (client.unreachable, client.answer, client.status) or what `explain` returns.
+    """
+
+    def __init__(
+        self, port: int, *, timeout_s: float = 300, explain: Callable[[MillError], MillError] = lambda error: error
+    ) -> None:
+        self.port = port
+        self._timeout_s = timeout_s
+        self._explain = explain
+
+    def health(self) -> Literal["loading", "ready"]:
+        """Raises also while nothing listens yet."""
+        status, body = self._request("GET", "/health", timeout_s=5)
+        if status == 200:
+            return "ready"
+        if status == 503:
+            return "loading"
+        raise self._explain(_status_error("/health", status, body))
+
+    def completion(
+        self, prompt: str | Sequence[int], n_predict: int, *, seed: int, timeout_s: float | None = None
+    ) -> Completion:
+        """Greedy tokens after `prompt` (text, or token ids), the prompt cache off."""
+        request = {
+            "prompt": prompt if isinstance(prompt, str) else list(prompt),
+            "n_predict": n_predict,
+            "seed": seed,
+            "temperature": 0,
+            "cache_prompt": False,
+            "return_tokens": True,
+            "stream": False,
+        }
+        started = time.perf_counter()
+        answer = self._json("POST", "/completion", request, timeout_s)
+        wall_s = time.perf_counter() - started
+        return self._typed("/completion", lambda: _completion(answer, wall_s))
+
+    def tokenize(self, text: str, *, add_special: bool) -> list[int]:
+        answer = self._json("POST", "/tokenize", {"content": text, "add_special": add_special})
+        return self._typed("/tokenize", lambda: [int(token) for token in answer["tokens"]])
+
+    def slots(self) -> list[Slot]:
+        answer = self._json("GET", "/slots")
+        return self._typed("/slots", lambda: [_slot(slot) for slot in answer])
+
+    def props(self) -> Props:
+        raw = self._json("GET", "/props")
+        return self._typed(
+            "/props",
+            lambda: Props(str(raw["build_info"]), str(raw["model_path"]), int(raw["total_slots"]), raw),
+        )
+
+    def metrics(self) -> Metrics:
+        status, body = self._request("GET", "/metrics")
+        if status != 200:
+            raise self._explain(_status_error("/metrics", status, body))
+        return self._typed("/metrics", lambda: parse_metrics(body.decode()))
+
+    def _json(self, method: str, path: str, request: Any = None, timeout_s: float | None = None) -> Any:
+        status, body = self._request(method, path, request, timeout_s)
+        if status != 200:
+            raise self._explain(_status_error(path, status, body))
+        return self._typed(path, lambda: json.loads(body))
+
+    def _typed(self, path: str, read: Callable[[], _T]) -> _T:
+        try:
+            return read()
+        except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
+            raise self._explain(
+                Unavailable(
+                    f"the server's answer at {path} is not llama-server's ({type(error).__name__}: {error}).",
+                    code="client.answer",
+                    where=path,
+                )
+            ) from error
+
+    def _request(
+        self, method: str, path: str, request: Any = None, timeout_s: float | None = None
+    ) -> tuple[int, bytes]:
+        timeout_s = timeout_s or self._timeout_s
+        deadline = time.monotonic() + timeout_s
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout_s)
+        body = None if request is None else json.dumps(request).encode()
+        try:
+            connection.request(method, path, body, {"Content-Type": "application/json", "Connection": "close"})
+            # http.client lets go of the socket once it has the headers; a timeout set on it still holds.
+            socket = connection.sock
+            response = connection.getresponse()
+            parts, size = [], 0
+            while part := response.read1(1 << 16):
+                parts.append(part)
+                size += len(part)
+                left = deadline - time.monotonic()
+                if left <= 0 or size > _MOST_BYTES:
+                    raise TimeoutError(f"no end after {timeout_s} s or {_MOST_BYTES} bytes")
+                socket.settimeout(left)
+            if response.length:
+                raise ConnectionError("the answer ends early")
+            return response.status, b"".join(parts)
+        except (OSError, http.client.HTTPException) as error:
+            raise self._explain(
+                Unavailable(
+                    f"the server on port {self.port} did not answer {path} ({type(error).__name__}: {error}).",
+                    code="client.unreachable",
+                    where=path,
+                )
+            ) from error
+        finally:
+            connection.close()
+
+
+def parse_metrics(text: str) -> Metrics:
+    """Reads the Prometheus text of /metrics."""
+    values: dict[str, float] = {}
+    positions: dict[int, float] = {}
+    for line in text.splitlines():
+        if match := _METRIC.fullmatch(line.strip()):
+            position = _POSITION.search(match["labels"] or "")
+            if position and match["name"] == "spec_decode_num_accepted_tokens_per_pos_total":
+                positions[int(position[1])] = float(match["value"])
+            elif not match["labels"]:
+                values[match["name"]] = float(match["value"])
+    return Metrics(
+        tokens_predicted=values.get("tokens_predicted_total"),
+        decodes=values.get("n_decode_total"),
+        drafts=values.get("spec_decode_num_drafts_total"),
+        drafted_tokens=values.get("spec_decode_num_draft_tokens_total"),
+        accepted_tokens=values.get("spec_decode_num_accepted_tokens_total"),
+        accepted_per_position=tuple(positions[position] for position in sorted(positions)),
+        values=values,
+    )
+
+
+Cause = Literal["no_spec_type", "vocabularies", "context_cannot_roll_back", "init_error", "nothing_drafted", "unknown"]
+
+# common/speculative.cpp and tools/server/server-context.cpp; the first that is found is the cause.
+_LOG_CAUSES: tuple[tuple[Cause, re.Pattern[str]], ...] = (
+    ("vocabularies", re.compile(r"target and draft vocabs are not compatible")),
+    (
+        "context_cannot_roll_back",
+        re.compile(r"speculative decoding not supported by this context|not support partial sequence removal"),
+    ),
+    ("init_error", re.compile(r"failed to initialize speculative decoding")),
+)
+
+
+@dataclass(frozen=True)
+class Speculation:
+    """Whether a sample was made with speculation; `cause` and the `evidence` (a sentence or a log line) if not."""
+
+    happened: bool
+    cause: Cause | None = None
+    evidence: str = ""
+
+
+def did_speculate(before: Sequence[Slot], sample: Completion, log: str) -> Speculation:
+    """Judges by the slot before the sample, the sample's own counter and the server's log; all three must agree.
+
+    /health, the process and generation_settings say nothing: a server whose draft was dropped looks well.
+    """
+    for cause, pattern in _LOG_CAUSES:
+        if line := next((line for line in log.splitlines() if pattern.search(line)), None):
+            return Speculation(False, cause, line.strip())
+    if not before or before[0].speculative is None:
+        return Speculation(False, "unknown", "/slots does not say whether slot 0 speculates")
+    if not before[0].speculative:
+        return Speculation(False, "no_spec_type", "slot 0 does not speculate and the log names no failure")
+    if not sample.timings.draft_n:
+        return Speculation(False, "nothing_drafted", "slot 0 speculates, but the sample counts no drafted token")
+    return Speculation(True)
+
+
+def _completion(answer: Mapping[str, Any], wall_s: float) -> Completion:
+    timings = answer["timings"]
+    return Completion(
+        tokens=tuple(int(token) for token in answer["tokens"]),
+        content=str(answer["content"]),
+        stop_type=str(answer["stop_type"]),
+        truncated=bool(answer["truncated"]),
+        timings=Timings(
+            prompt_n=int(timings["prompt_n"]),
+            prompt_ms=float(timings["prompt_ms"]),
+            predicted_n=int(timings["predicted_n"]),
+            predicted_ms=float(timings["predicted_ms"]),
+            cache_n=_whole(timings, "cache_n"),
+            draft_n=_whole(timings, "draft_n"),
+            draft_n_accepted=_whole(timings, "draft_n_accepted"),
+        ),
+        wall_s=wall_s,
+    )
+
+
+def _whole(values: Mapping[str, Any], name: str) -> int | None:
+    return int(values[name]) if name in values else None
+
+
+def _slot(slot: Mapping[str, Any]) -> Slot:
+    speculative = slot.get("speculative")
+    return Slot(
+        id=int(slot["id"]),
+        n_ctx=int(slot["n_ctx"]),
+        speculative=None if speculative is None else bool(speculative),
+        is_processing=bool(slot["is_processing"]),
+    )
+
+
+def _status_error(path: str, status: int, body: bytes) -> Unavailable:
+    text = body[:300].decode(errors="replace")
+    return Unavailable(f"the server answers {path} with status {status}: {text}", code="client.status", where=path)
