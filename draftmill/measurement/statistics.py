@@ -3,9 +3,10 @@
 With pairs i = 0..n-1 measured in this order and r_i = (target alone's seconds) / (target + draft's seconds):
 
 centre    m = median r_i: one disturbed pair does not move it, and a slow hour slows both arms of a pair
-interval  of the median: the percentile bootstrap over pairs (seeded), widened where it is narrower to the order
-          statistics [r_(k), r_(n+1-k)], k the largest with 2 P(Binomial(n, 1/2) < k) <= 1 - level. The bootstrap of a
-          median covers too little at few pairs; the order statistics cover at least `level` for any distribution
+interval  of the median, by order statistics: [r_(k), r_(n+1-k)] with 1 <= k, the largest for which
+          2 P(Binomial(n, 1/2) < k) <= 1 - level. It holds the median with at least `level` for any distribution, and
+          decides. The percentile bootstrap over pairs (seeded) is reported beside it and does not decide: of a median
+          it covers 92 to 94 % at 6 to 20 pairs where 95 % are asked for
 spread    MAD = median |r_i - m|
 drift     Theil-Sen slope, the median of (r_j - r_i) / (j - i) over i < j; its p-value is (1 + c) / (1 + N), c of N
           seeded permutations having at least the |Spearman correlation| of r with i
@@ -79,7 +80,7 @@ class Rule:
 
 @dataclass(frozen=True)
 class Verdict:
-    """word, and for "no verdict" the reason. ratio, interval, spread (MAD), drift: of the pairs' ratios.
+    """word, and for "no verdict" the reason. ratio (median), interval, bootstrap, spread (MAD), drift: of the pairs.
 
     settles_at: pairs in all that would settle it, at this spread; None where the word is settled, or where more pairs
     do not help (drift: quieten the machine and start again).
@@ -90,6 +91,7 @@ class Verdict:
     pairs: int
     ratio: float
     interval: Interval
+    bootstrap: Interval
     spread: float
     drift: Drift
     settles_at: int | None
@@ -194,7 +196,7 @@ def measure_drift(values: Series, *, permutations: int, seed: int) -> Drift:
 
 
 def _settles_at(pairs: int, ratio: float, interval: Interval, rule: Rule) -> int:
-    """Pairs that would decide, by the nearer of the two decisions; more than there are, and at least rule.fewest."""
+    """Pairs that would decide, by the nearer of the two decisions; more than there are."""
     centre, margin = abs(log(ratio)), log(1 + rule.margin)
     below, above = log(ratio) - log(interval.low), log(interval.high) - log(ratio)
     towards_one, away = (below, above) if ratio > 1 else (above, below)
@@ -203,7 +205,7 @@ def _settles_at(pairs: int, ratio: float, interval: Interval, rule: Rule) -> int
         needed.append((towards_one / centre) ** 2)
     if centre < margin:
         needed.append(max(away / (margin - centre), towards_one / (margin + centre)) ** 2)
-    return max(floor(pairs * min(needed)) + 1, pairs + 1, rule.fewest)
+    return max(floor(pairs * min(needed)) + 1, pairs + 1)
 
 
 def decide(ratios: Series, rule: Rule) -> Verdict:
@@ -215,9 +217,8 @@ def decide(ratios: Series, rule: Rule) -> Verdict:
     """
     array = _positive(ratios, "ratios")
     pairs, ratio = array.size, float(np.median(array))
-    boot = bootstrap_interval(array, level=rule.level, resamples=rule.resamples, seed=rule.seed)
-    order = order_interval(array, level=rule.level)
-    interval = Interval(min(boot.low, order.low), max(boot.high, order.high))
+    interval = order_interval(array, level=rule.level)
+    bootstrap = bootstrap_interval(array, level=rule.level, resamples=rule.resamples, seed=rule.seed)
     drift = measure_drift(array, permutations=rule.resamples, seed=rule.seed)
     word: Word = "no verdict"
     reason: Reason | None = None
@@ -234,4 +235,4 @@ def decide(ratios: Series, rule: Rule) -> Verdict:
         word = "slower"
     else:
         reason, settles_at = "interval too wide", _settles_at(pairs, ratio, interval, rule)
-    return Verdict(word, reason, pairs, ratio, interval, measure_spread(array), drift, settles_at, rule)
+    return Verdict(word, reason, pairs, ratio, interval, bootstrap, measure_spread(array), drift, settles_at, rule)

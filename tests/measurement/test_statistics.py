@@ -93,6 +93,12 @@ def test_order_statistics_by_the_binomial_tail(count: int, expected: tuple[int, 
     assert order_interval(list(range(count, 0, -1)), level=0.95) == Interval(*map(float, expected))
 
 
+def test_a_tail_that_equals_the_level_suffices() -> None:
+    # Seven values: 2 P(Binomial < 2) = 16/128 = 1 - 0.875.
+    assert order_interval(list(range(1, 8)), level=0.875) == Interval(2.0, 6.0)
+    assert order_interval(list(range(1, 8)), level=0.88) == Interval(1.0, 7.0)
+
+
 def test_order_statistics_of_twenty_are_the_sixth_and_the_fifteenth() -> None:
     # The textbook interval: 95.9 % at n = 20.
     assert order_interval(list(range(1, 21)), level=0.95) == Interval(6.0, 15.0)
@@ -140,6 +146,14 @@ def test_pairs_all_above_one_are_faster() -> None:
     assert found.ratio == pytest.approx(1.355)
     # Eight values: the order statistics at 0.95 are the least and the greatest.
     assert found.interval == Interval(1.30, 1.42)
+    assert found.bootstrap == bootstrap_interval(STEADY, level=0.95, resamples=4000, seed=0)
+
+
+def test_the_bootstrap_alone_decides_nothing() -> None:
+    # Its low end lies between the two least values, and so above 1; the order statistics reach down to the least.
+    found = decide([*STEADY[:-1], 0.99], Rule())
+    assert found.bootstrap.low > 1 > found.interval.low
+    assert (found.word, found.reason) == ("no verdict", "interval too wide")
 
 
 def test_the_other_arm_first_gives_the_other_word() -> None:
@@ -180,6 +194,15 @@ def test_a_wide_interval_gives_no_verdict_and_says_how_many_pairs_would() -> Non
     centre = math.log((1.1 * math.exp(0.05) + 1.1 * math.exp(-0.05)) / 2)
     half = centre - math.log(found.interval.low)
     assert found.settles_at == math.floor(8 * (half / centre) ** 2) + 1 == 35
+
+
+def test_a_slower_draft_is_settled_by_as_many_pairs_as_its_mirror() -> None:
+    # Seven pairs: the range, log 1.08 - 0.1 to log 1.08 + 0.5; the side towards 1 is the narrow one.
+    steps = [-0.1, 0.5, 0.0, -0.05, 0.3, -0.02, 0.2]
+    ratios = [1.08 * math.exp(step) for step in steps]
+    found, mirrored = decide(ratios, Rule()), decide([1 / each for each in ratios], Rule())
+    assert (found.reason, mirrored.reason) == ("interval too wide", "interval too wide")
+    assert found.settles_at == mirrored.settles_at == math.floor(7 * (0.1 / math.log(1.08)) ** 2) + 1 == 12
 
 
 def test_around_one_it_is_the_margin_that_settles() -> None:

@@ -146,6 +146,9 @@ def test_pooling_and_the_mean_of_prompts_differ_and_are_labelled() -> None:
     means = figure(D.TOKENS_UNTRUNCATED, several(), averaging="mean of prompts")
     assert (pooled.counts, pooled.value, pooled.averaging) == ((18, 6), 3.0, "pooled")
     assert (means.counts, means.value, means.averaging) == (None, pytest.approx(11 / 3), "mean of prompts")
+    # An answer that accepts nothing counts with its 0.
+    accepted = figure(D.ACCEPTED_PER_ROUND, several(), averaging="mean of prompts")
+    assert accepted.value == pytest.approx((4 + 4 + 0) / 3)
 
 
 def test_an_answer_without_a_round_counts_in_no_mean() -> None:

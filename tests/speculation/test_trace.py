@@ -62,6 +62,11 @@ def test_an_answer_of_the_prompts_own_token_has_no_round() -> None:
     [
         ({"offered": 49}, "50 of 49 offered"),
         ({"passes": 12, "by_position": None}, "64 tokens emitted, but the rounds give"),
+        ({"offered": 12, "accepted": 12, "by_position": None, "emitted": 26, "budget": 26}, "12 drafts offered in 13"),
+        (
+            {"offered": 0, "accepted": 0, "passes": 0, "by_position": None, "emitted": 0, "stop": "eos"},
+            "the rounds give 1 to 1",
+        ),
         ({"undrafted": 14, "by_position": None}, "14 of 13 rounds without"),
         ({"undrafted": 13, "by_position": None}, "52 drafts offered in 0 rounds"),
         ({"by_position": (13, 13, 12, 11)}, "sum to 49, not 50"),
@@ -84,6 +89,11 @@ def test_counters_that_contradict_each_other_are_refused(changes: dict[str, Any]
         ((trace([4, 4]),), {"n_max": 3}, "4 drafts offered, more than n_max 3"),
         ((counters(by_position=None),), {"route": "counters", "n_max": 3}, "52 drafts offered, more than n_max 3"),
         ((counters(by_position=(13, 13, 12, 11, 1)),), {"route": "counters"}, "more than n_max 4"),
+        (
+            (counters(passes=14, undrafted=1, offered=53),),
+            {"route": "counters"},
+            "53 drafts offered, more than n_max 4",
+        ),
         ((counters(passes=19),), {"route": "counters"}, "the rounds are miscounted"),
     ],
 )
@@ -96,6 +106,8 @@ def test_the_neighbours_of_these_refusals_are_records() -> None:
     acceptance(trace([4, 4]))
     acceptance(counters(), route="counters")
     acceptance(counters(passes=18), route="counters")
+    acceptance(counters(passes=14, undrafted=1, offered=52), route="counters")
+    counters(offered=13, accepted=12, by_position=None, emitted=26, budget=26)
 
 
 def test_a_record_without_an_answer_is_none() -> None:
