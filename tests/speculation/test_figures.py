@@ -9,6 +9,7 @@ from draftmill.outcome import Refused
 from draftmill.speculation.figures import Definition, Figure, compute_figures, figure, pool, ratio, round_cost
 from draftmill.speculation.trace import Acceptance
 from tests.speculation.records import acceptance, counters, pard, pard2, regime, trace
+from tests.support.dflash_packages import REAL
 
 D = Definition
 
@@ -254,3 +255,25 @@ def test_a_figure_in_json_names_definition_averaging_and_regime() -> None:
 def test_a_figure_that_no_record_gives_is_an_error(definition: Definition, position: int | None) -> None:
     with pytest.raises(ValueError, match=definition.value):
         figure(definition, pard(), position=position)
+
+
+@pytest.mark.skipif(not REAL.is_dir(), reason="shared/data/smollm2-dflash is not here")
+def test_recorded_rounds_of_a_real_draft_give_its_recorded_means() -> None:
+    recorded = json.loads((REAL / "acceptance.json").read_text())
+    # It counts the bonus, takes the first token from the prompt's pass, and runs rounds while 1 + sum <= 96.
+    answers = [
+        trace(
+            [count - 1 for count in prompt["accepted"]],
+            offered=7,
+            budget=96,
+            emitted=96,
+            first_token=True,
+            prompt=str(at),
+        )
+        for at, prompt in enumerate(recorded["prompts"])
+    ]
+    found = compute_figures(acceptance(*answers, n_max=7, block=8))
+    # The table of its README.
+    assert (found.answers, found.rounds) == (8, 277)
+    assert found.pooled[D.TOKENS_UNTRUNCATED].value == pytest.approx(2.84, abs=5e-3)
+    assert found.prompt_means[D.TOKENS_UNTRUNCATED].value == pytest.approx(3.34, abs=5e-3)
