@@ -35,7 +35,7 @@ class CappedLog:
         return (head + gap + tail).decode(errors="replace")
 
     def last_lines(self) -> str:
-        return " | ".join(self.text()[-4096:].splitlines()[-_LINES_OF_TAIL:])
+        return " | ".join(self.text()[-1500:].splitlines()[-_LINES_OF_TAIL:])
 
     def join(self, seconds: float) -> None:
         """Waits for the end of the writer's side."""

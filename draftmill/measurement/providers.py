@@ -25,9 +25,8 @@ _PACKAGE = "xllamacpp"
 _CHILD = "draftmill.measurement.xllamacpp_server"
 # Variables that choose devices, kernels or thread counts: they belong to what was measured.
 _TELLING = ("GGML_", "OMP_", "GOMP_", "KMP_", "LD_", "HIP_", "HSA_", "ROCR_", "CUDA_", "VK_", "MESA_", "ONEAPI_", "ZE_")
-_DEVICES = re.compile(
-    r"using device (?P<used>[^\n]+?)(?: - \d+ MiB free)?$|\s- (?P<listed>\S+ +: [^\n]+?)(?: \(\d+ MiB[^)]*\))?$"
-)
+_USED = re.compile(r"using device (?P<name>.+?)(?: - \d+ MiB free)?$")
+_LISTED = re.compile(r"(?:^|:) {2,}- (?P<name>\S+) *: (?P<description>.+) \(\d+ MiB, \d+ MiB free\)$")
 _CPU = re.compile(r"\bCPU : (?P<features>(?:\w+ = \d+ \| ?)+)")
 _CPU_LIBRARY = re.compile(r"libggml-cpu-(?P<variant>[\w.-]+?)\.so")
 
@@ -141,18 +140,9 @@ def observe(provider: Provider, pid: int, build_info: str, log: str) -> What:
 
 def read_devices(log: str) -> tuple[str, ...]:
     """The devices that the log names: "using device ..." where it says so, else the list of all it found."""
-    used, listed, in_list = [], [], False
-    for line in log.splitlines():
-        if line.endswith("device_info:"):
-            in_list = True
-            continue
-        match = _DEVICES.search(line)
-        if match and match["used"]:
-            used.append(match["used"])
-        elif match and in_list:
-            listed.append(re.sub(r" +: ", ": ", match["listed"]))
-        else:
-            in_list = False
+    lines = log.splitlines()
+    used = [match["name"] for line in lines if (match := _USED.search(line))]
+    listed = [f"{match['name']}: {match['description']}" for line in lines if (match := _LISTED.search(line))]
     return tuple(dict.fromkeys(used or listed))
 
 

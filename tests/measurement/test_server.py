@@ -1,0 +1,277 @@
+"""A server is there inside its block and nowhere else, whatever ends its parent and whatever it does itself."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import pytest
+
+from draftmill.measurement.client import did_speculate
+from draftmill.measurement.leftovers import OWNER, PROGRAM, RUN, Leftover, labels, reap
+from draftmill.measurement.live_process import is_loopback, start_time
+from draftmill.measurement.server import Server, ServerError
+from draftmill.outcome import MillError
+from tests.support import mock_server
+from tests.support.mock_server import Misbehaviour, expected_tokens, mock_provider, mock_settings
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def mock(misbehaviour: Misbehaviour = Misbehaviour(), *, draft: bool = True, **options: float) -> Server:
+    return Server(mock_provider(misbehaviour), mock_settings(draft=draft), run="test", **options)
+
+
+def is_open(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def wait_until(condition, seconds: float = 5) -> bool:
+    deadline = time.monotonic() + seconds
+    while not condition() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return bool(condition())
+
+
+def members(group: int) -> list[int]:
+    """Processes of the group that run; zombies do not."""
+    found = []
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            fields = Path(f"/proc/{name}/stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        if int(fields[2]) == group and fields[0] != "Z":
+            found.append(int(name))
+    return found
+
+
+def test_a_server_serves_inside_its_block_and_is_gone_after_it():
+    with mock() as server:
+        pid, port = server.pid, server.port
+        assert server.client.completion("hello", 9, seed=1).tokens == tuple(expected_tokens("hello", 9))
+        assert members(pid) == [pid]
+        assert os.getpgid(pid) == pid != os.getpgid(0)
+        assert server.cpu_seconds() > 0
+        assert server.memory_bytes()[1] >= server.memory_bytes()[0] > 1 << 20
+    assert not members(pid)
+    assert not is_open(port)
+
+
+def test_the_first_round_of_requests_waits_for_the_model():
+    started = time.monotonic()
+    with mock(Misbehaviour(loading_ms=700)) as server:
+        assert server.client.health() == "ready"
+    assert time.monotonic() - started > 0.7
+
+
+def test_an_exception_in_the_block_ends_the_server():
+    with pytest.raises(ZeroDivisionError), mock() as server:
+        pid = server.pid
+        _ = 1 / 0
+    assert not members(pid)
+
+
+def test_a_server_that_ignores_sigterm_and_has_a_child_is_gone_within_five_seconds():
+    with mock(Misbehaviour(refuses_to_die=True, brings_child=True)) as server:
+        pid, port = server.pid, server.port
+        assert len(members(pid)) == 2
+        started = time.monotonic()
+    assert time.monotonic() - started < 5
+    assert not members(pid)
+    assert not is_open(port)
+
+
+PARENT = """
+    import sys, time
+    from draftmill.measurement.server import Server
+    from tests.support.mock_server import Misbehaviour, mock_provider, mock_settings
+    with Server(mock_provider(Misbehaviour(refuses_to_die=True)), mock_settings(), run="test") as server:
+        print(server.pid, server.port, flush=True)
+        time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
+def test_whatever_signal_ends_the_parent_ends_the_server(number):
+    parent = subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(PARENT)], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    )
+    with parent:
+        assert parent.stdout
+        pid, port = map(int, parent.stdout.readline().split())
+        assert is_open(port)
+        parent.send_signal(number)
+        assert wait_until(lambda: not members(pid) and not is_open(port), 5)
+
+
+def test_a_child_whose_parent_died_before_it_could_ask_ends_itself():
+    # The parent that it is told of is not the one it has.
+    launch = [sys.executable, "-m", "draftmill.measurement.launch", "1", "{}", sys.executable, "-c", "print('alive')"]
+    done = subprocess.run(launch, capture_output=True, check=False, cwd=ROOT)
+    assert (done.returncode, done.stdout) == (1, b"")
+
+
+def test_a_crash_is_told_with_its_signal_and_the_log():
+    with mock(Misbehaviour(crash_at=1, init_log="a line of the log")) as server:
+        server.client.completion("a", 4, seed=1)
+        with pytest.raises(ServerError, match=r"SIGSEGV.*a line of the log") as error:
+            server.client.completion("a", 4, seed=1)
+        assert error.value.code == "server.crashed"
+        with pytest.raises(ServerError, match="SIGSEGV"):
+            server.check()
+
+
+def test_a_server_that_ends_before_it_is_ready_is_told_with_its_reason():
+    with (
+        pytest.raises(ServerError, match=r"exit code 1.*cannot open the model") as error,
+        mock(Misbehaviour(exit_at_start=True)),
+    ):
+        pass
+    assert error.value.code == "server.start"
+
+
+@pytest.mark.parametrize("misbehaviour", [Misbehaviour(never_ready=True), Misbehaviour(never_listens=True)])
+def test_a_server_that_never_gets_ready_meets_its_start_deadline(misbehaviour):
+    before = time.monotonic()
+    with pytest.raises(ServerError, match="not ready after 1 s") as error, mock(misbehaviour, start_deadline_s=1):
+        pass
+    assert error.value.code == "server.start_deadline"
+    assert ("exec" in str(error.value)) == misbehaviour.never_listens
+    assert time.monotonic() - before < 5
+
+
+def test_a_request_that_never_ends_meets_the_run_deadline():
+    with mock(Misbehaviour(hang_at=0), run_deadline_s=2) as server:
+        pid = server.pid
+        with pytest.raises(ServerError, match="still wanted after 2 s") as error:
+            server.client.completion("a", 4, seed=1)
+        assert error.value.code == "server.run_deadline"
+    assert not members(pid)
+
+
+def test_a_request_has_a_timeout_of_its_own():
+    with mock(Misbehaviour(hang_at=0)) as server:
+        with pytest.raises(MillError, match="/completion") as error:
+            server.client.completion("a", 4, seed=1, timeout_s=0.3)
+        assert error.value.code == "client.unreachable"
+
+
+def test_an_endless_log_is_kept_in_bounds_and_ends_the_server():
+    with mock(Misbehaviour(endless_log=True), log_limit=8 << 20) as server:
+        server.client.completion("a", 4, seed=1)
+        assert wait_until(lambda: not members(server.pid))
+        with pytest.raises(ServerError, match="more than 8388608 bytes") as error:
+            server.client.completion("a", 4, seed=1)
+        assert error.value.code == "server.log_flood"
+        assert len(server.log) < 2 << 20
+        assert "bytes left out" in server.log
+
+
+def test_a_server_that_listens_beyond_this_machine_is_ended():
+    with pytest.raises(ServerError, match="beyond this machine") as error, mock(Misbehaviour(everywhere=True)):
+        pass
+    assert error.value.code == "server.not_loopback"
+
+
+@pytest.mark.parametrize(
+    ("address", "expected"),
+    [
+        ("0100007F", True),  # 127.0.0.1
+        ("00000000", False),  # 0.0.0.0
+        ("0101A8C0", False),  # 192.168.1.1
+        ("7F00A8C0", False),  # 192.168.0.127: the last byte decides nothing
+        ("00000000000000000000000001000000", True),  # ::1
+        ("00000000000000000000000000000000", False),  # ::
+    ],
+)
+def test_loopback_addresses_are_known_in_the_kernels_form(address, expected):
+    assert is_loopback(address) is expected
+
+
+def test_stale_variables_of_the_shell_do_not_reach_the_server(monkeypatch):
+    monkeypatch.setenv("LLAMA_ARG_DRAFT_MAX", "16")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "canary")
+    monkeypatch.setenv("SOMETHING_ELSE", "kept")
+    with mock() as server:
+        environment = Path(f"/proc/{server.pid}/environ").read_bytes()
+    assert b"LLAMA_ARG" not in environment
+    assert b"canary" not in environment
+    assert b"SOMETHING_ELSE=kept" in environment
+
+
+@pytest.mark.parametrize(
+    ("misbehaviour", "cause"),
+    [
+        (Misbehaviour(), None),
+        (Misbehaviour(speculation_off=True), "no_spec_type"),
+        (Misbehaviour(speculation_off=True, init_log=mock_server.VOCABULARIES), "vocabularies"),
+        (Misbehaviour(speculation_off=True, init_log=mock_server.NO_ROLL_BACK), "context_cannot_roll_back"),
+        (Misbehaviour(speculation_off=True, init_log=mock_server.INIT_ERROR), "init_error"),
+        (Misbehaviour(init_log=mock_server.INIT_ERROR), "init_error"),
+        (Misbehaviour(missing_counters=True), "nothing_drafted"),
+    ],
+)
+def test_a_server_that_does_not_speculate_is_told_with_the_cause(misbehaviour, cause):
+    with mock(misbehaviour) as server:
+        before = server.client.slots()
+        told = did_speculate(before, server.client.completion("a", 16, seed=1), server.log)
+    assert (told.happened, told.cause) == (cause is None, cause)
+
+
+def start_labelled(variables: dict[str, str]) -> subprocess.Popen[bytes]:
+    return subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], env=os.environ | variables)
+
+
+def label(owner: str, program: str | None = None) -> dict[str, str]:
+    return {RUN: "earlier", OWNER: owner, PROGRAM: program or str(Path(sys.executable).resolve())}
+
+
+def test_leftovers_are_ended_only_when_their_owner_is_dead_and_they_run_what_the_label_says():
+    own = labels("mine", Path(sys.executable).resolve())
+    namespace = own[OWNER].split(":")[2]
+    with subprocess.Popen(["true"]) as dead:
+        dead.wait()
+    dead_owner = f"{dead.pid}:1:{namespace}"
+    reused = f"{os.getpid()}:1:{namespace}"
+    servers = {
+        "dead owner": start_labelled(label(dead_owner)),
+        "number of the owner is another's now": start_labelled(label(reused)),
+        "living owner": start_labelled(own),
+        "owner in another namespace": start_labelled(label(f"{dead.pid}:1:4")),
+        "other program": start_labelled(label(dead_owner, "/bin/ls")),
+        "owner unreadable": start_labelled(label("who")),
+    }
+    try:
+        assert wait_until(lambda: all(b"import time" in read_arguments(server.pid) for server in servers.values()))
+        expected = {servers[name].pid for name in ("dead owner", "number of the owner is another's now")}
+        program = str(Path(sys.executable).resolve())
+        found = [leftover for leftover in reap() if leftover.run == "earlier"]
+        assert {leftover.pid for leftover in found} == expected
+        assert Leftover(servers["dead owner"].pid, "earlier", program, True) in found
+        alive = {name for name, server in servers.items() if server.poll() is None}
+        assert alive == {"living owner", "owner in another namespace", "other program", "owner unreadable"}
+    finally:
+        for server in servers.values():
+            server.kill()
+            server.wait()
+
+
+def read_arguments(pid: int) -> bytes:
+    return Path(f"/proc/{pid}/cmdline").read_bytes()
+
+
+def test_a_running_server_carries_its_labels_and_is_no_leftover():
+    with mock() as server:
+        variables = Path(f"/proc/{server.pid}/environ").read_bytes().split(b"\0")
+        assert f"{RUN}=test".encode() in variables
+        assert any(
+            entry.startswith(f"{OWNER}={os.getpid()}:{start_time(os.getpid())}:".encode()) for entry in variables
+        )
+        assert server.pid not in {leftover.pid for leftover in reap()}
+        server.check()
