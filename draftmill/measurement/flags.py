@@ -25,75 +25,17 @@ _HELP_BYTES = 1 << 20
 SPEC_TYPE = "--spec-type"
 _DRAFT_MODEL_SPEC_TYPES = ("draft-simple", "draft")
 
-# What the mill decides itself. llama-server takes the last of two equal flags, so an extra one would win unseen.
-_OWNED = frozenset(
-    [
-        "--model",
-        "-m",
-        "--model-draft",
-        "-md",
-        "--spec-draft-model",
-        "--host",
-        "--port",
-        "--parallel",
-        "-np",
-        "--metrics",
-        "--slots",
-        "--no-slots",
-        "--ctx-size",
-        "-c",
-        "--threads",
-        "-t",
-        "--threads-draft",
-        "-td",
-        "--spec-draft-threads",
-        "--cache-ram",
-        "-cram",
-        "--fit",
-        "-fit",
-        "--gpu-layers",
-        "--n-gpu-layers",
-        "-ngl",
-        "--device",
-        "-dev",
-        "--cache-type-k",
-        "-ctk",
-        "--cache-type-v",
-        "-ctv",
-        "--spec-draft-ngl",
-        "-ngld",
-        "--gpu-layers-draft",
-        "--n-gpu-layers-draft",
-        "--spec-draft-device",
-        "-devd",
-        "--device-draft",
-        "--spec-draft-type-k",
-        "-ctkd",
-        "--cache-type-k-draft",
-        "--spec-draft-type-v",
-        "-ctvd",
-        "--cache-type-v-draft",
-        "--spec-type",
-        "--spec-draft-n-max",
-        "--spec-draft-n-min",
-        "--spec-draft-p-min",
-        "--draft",
-        "--draft-n",
-        "--draft-max",
-        "--draft-min",
-        "--draft-n-min",
-        "--draft-p-min",
-        "--verbosity",
-        "-lv",
-        "--log-verbosity",
-        "--log-disable",
-        "--log-file",
-        "--api-key",
-        "--api-key-file",
-        "--api-prefix",
-        "--reuse-port",
-    ]
-)
+# What the mill decides itself, by any name of each option. llama-server takes the last of two equal flags, so an extra
+# one would win unseen.
+_OWNED = """
+    --model --model-url --hf-repo --hf-file --docker-repo --ctx-size --threads --parallel --gpu-layers --device
+    --cache-type-k --cache-type-v --cache-ram --fit --offline
+    --host --port --reuse-port --api-prefix --api-key --api-key-file --metrics --slots
+    --verbosity --verbose --log-disable --log-file
+    --model-draft --hf-repo-draft --threads-draft --gpu-layers-draft --device-draft
+    --cache-type-k-draft --cache-type-v-draft --spec-type --spec-draft-sampling
+    --spec-draft-n-max --spec-draft-n-min --draft-p-min --draft-max --draft-min
+"""
 _FAKE_ACCEPTANCE = "--spec-synth"
 
 
@@ -153,6 +95,10 @@ class Help:
 
     def __getitem__(self, name: str) -> Option:
         return self._by_name[name]
+
+    def aliases(self, name: str) -> tuple[str, ...]:
+        """All names of the option, `name` included."""
+        return self._by_name[name].names if name in self._by_name else (name,)
 
     def has(self, name: str) -> bool:
         """Whether the binary takes `name`; an option that is listed as removed aborts the start."""
@@ -268,6 +214,7 @@ def command_line(help_: Help, settings: Settings) -> list[str]:
     # Both change what is computed with the memory that happens to be free.
     give("no prompt cache in memory", 0, "--cache-ram", "-cram", required=False)
     give("no fitting to free memory", "off", "--fit", "-fit", required=False)
+    give("no network", None, "--offline", required=False)
     give_if_set("GPU layers", settings.gpu_layers, "--gpu-layers", "--n-gpu-layers", "-ngl")
     give_if_set("the device", settings.device, "--device", "-dev")
     give_if_set("the type of cached keys", settings.cache_type_k, "--cache-type-k", "-ctk")
@@ -278,6 +225,7 @@ def command_line(help_: Help, settings: Settings) -> list[str]:
         give("the most tokens drafted", draft.n_max, "--spec-draft-n-max", "--draft-max")
         give("the fewest tokens drafted", draft.n_min, "--spec-draft-n-min", "--draft-min")
         give("the draft's least probability", draft.p_min, "--spec-draft-p-min", "--draft-p-min")
+        give("greedy drafts", "greedy", "--spec-draft-sampling", required=False)
         give_if_set("the draft's threads", draft.threads, "--spec-draft-threads", "--threads-draft", "-td")
         give_if_set("the draft's GPU layers", draft.gpu_layers, "--spec-draft-ngl", "--gpu-layers-draft", "-ngld")
         give_if_set("the draft's device", draft.device, "--spec-draft-device", "--device-draft", "-devd")
@@ -312,14 +260,15 @@ def _spec_type(help_: Help, wanted: str) -> tuple[str | None, Refusal | None]:
 
 
 def _check_extra(help_: Help, extra: tuple[str, ...]) -> list[Refusal]:
+    owned = frozenset(_OWNED.split())
     refusals = []
     for token in extra:
         name = token.partition("=")[0]
         if not re.match(r"-{1,2}[A-Za-z]", name):
             continue
-        if name in _OWNED:
+        if owned & set(help_.aliases(name)):
             refusals.append(_refusal("flags.owned", name, token, None, "the mill sets this flag itself; leave it out"))
-        elif name.startswith(_FAKE_ACCEPTANCE):
+        elif any(alias.startswith(_FAKE_ACCEPTANCE) for alias in help_.aliases(name)):
             refusals.append(_refusal("flags.synthetic", name, token, None, "it fakes acceptance; leave it out"))
         elif not help_.has(name):
             refusals.append(_refusal("flags.unknown", name, token, None, "this llama-server does not take it"))

@@ -134,6 +134,20 @@ def test_an_owned_flag_is_refused_in_its_form_with_an_equals_sign_too():
     assert refused.value.code == "flags.owned"
 
 
+def test_an_owned_flag_is_refused_by_any_of_its_names():
+    extra = ("-md", "x.gguf", "--n-gpu-layers", "9", "-c", "1", "--spec-draft-p-min", "1")
+    with pytest.raises(Refused) as refused:
+        command_line(parse_help(COMMON + REMOVED + TODAY), settings(extra=extra))
+    assert [refusal.where for refusal in refused.value.refusals] == list(extra[::2])
+    assert {refusal.code for refusal in refused.value.refusals} == {"flags.owned"}
+
+
+def test_options_that_change_what_is_computed_are_given_where_they_exist():
+    later = "--spec-draft-sampling {greedy,probabilistic}\n                 how\n-fit,  --fit [on|off]  whether\n"
+    line = pairs(command_line(parse_help(COMMON + REMOVED + TODAY + later), settings()))
+    assert (line["--spec-draft-sampling"], line["--fit"]) == ("greedy", "off")
+
+
 def test_flags_of_a_profile_come_last_and_unchanged():
     line = command_line(parse_help(COMMON), settings(draft=None, extra=("--top-k", "40")))
     assert line[-2:] == ["--top-k", "40"]

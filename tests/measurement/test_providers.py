@@ -4,6 +4,7 @@ import hashlib
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -23,14 +24,15 @@ from draftmill.measurement.server import Server, ServerError
 from draftmill.outcome import BadConfiguration, Refused, Unavailable
 from tests.support.inputs import smollm2_gguf
 from tests.support.mock_server import Misbehaviour, mock_provider, mock_settings
+from tests.support.stock import llama_quantize
 
 TOKENS = 16
 
 
-def real_settings(spec_type: str | None) -> Settings:
+def real_settings(spec_type: str, draft: Path | None = None) -> Settings:
     model = smollm2_gguf()
-    draft = Drafting(model, n_max=4, n_min=0, p_min=0.0, spec_type=spec_type) if spec_type else None
-    return Settings(model, context=256, threads=1, draft=draft)
+    drafting = Drafting(draft or model, n_max=4, n_min=0, p_min=0.0, spec_type=spec_type)
+    return Settings(model, context=256, threads=1, draft=drafting)
 
 
 def test_the_real_engine_speculates_with_a_spec_type_and_says_so():
@@ -68,6 +70,58 @@ def test_the_real_engine_with_a_draft_and_no_spec_type_did_not_speculate():
         told = did_speculate(before, sample, server.log)
     assert sample.timings.draft_n is None
     assert (told.happened, told.cause) == (False, "no_spec_type")
+
+
+@pytest.fixture
+def other_vocabulary(tmp_path) -> Iterator[Path]:
+    """SmolLM2 with its add-BOS flag turned, which llama-server compares and nothing else does."""
+    key = b"tokenizer.ggml.add_bos_token" + (7).to_bytes(4, "little")
+    data = bytearray(smollm2_gguf().read_bytes())
+    at = data.index(key) + len(key)
+    assert data[at] == 0
+    data[at] = 1
+    path = tmp_path / "other.gguf"
+    path.write_bytes(data)
+    yield path
+    path.unlink()
+
+
+def test_the_real_engine_drops_a_draft_of_another_vocabulary_and_the_cause_is_told(other_vocabulary):
+    with Server(xllamacpp(), real_settings("draft-simple", other_vocabulary), run="test") as server:
+        before = server.client.slots()
+        sample = server.client.completion("The capital of France is", TOKENS, seed=1)
+        told = did_speculate(before, sample, server.log)
+        assert server.client.health() == "ready"
+    assert (told.happened, told.cause) == (False, "vocabularies")
+    assert "not compatible" in told.evidence
+
+
+def debian_server() -> Provider:
+    """Debian's llama-server, behind its own loader where the system's C library is older."""
+    *prefix, program = llama_quantize()
+    server = Path(program).with_name("llama-server")
+    if not server.is_file():
+        pytest.skip(f"no llama-server beside {program}")
+    return llama_server(server, prefix=tuple(prefix))
+
+
+@pytest.mark.stock
+@pytest.mark.parametrize(("spec_type", "cause"), [("draft-simple", None), ("none", "no_spec_type")])
+def test_the_stock_server_is_told_and_understood_alike(spec_type, cause):
+    provider = debian_server()
+    with Server(provider, real_settings(spec_type), run="test") as server:
+        before = server.client.slots()
+        sample = server.client.completion("The capital of France is", TOKENS, seed=1)
+        told = did_speculate(before, sample, server.log)
+        what = server.what
+    assert told.cause == cause
+    assert sample.timings.draft_n_accepted == (None if cause else sample.timings.draft_n)
+    assert sample.content.startswith(" Paris")
+    assert what.digest == hashlib.sha256(provider.program.read_bytes()).hexdigest()
+    assert what.build.startswith("b")
+    assert any("libllama.so" in library.path and library.sha256 for library in what.libraries)
+    assert what.variant
+    assert any(device.startswith("CPU") for device in what.devices)
 
 
 def test_the_real_engine_tells_why_it_did_not_start(tmp_path):

@@ -193,6 +193,9 @@ class _Model:
 
 class _Handler(BaseHTTPRequestHandler):
     model: _Model
+    # An answer in one piece: otherwise its second half waits for the acknowledgement of the first.
+    wbufsize = -1
+    disable_nagle_algorithm = True
 
     def do_GET(self) -> None:
         model = self.model
