@@ -68,6 +68,7 @@ class Server:
         self._request_timeout_s = request_timeout_s
         self._log_limit = log_limit
         self._cause: tuple[str, str] | None = None
+        self._is_starting = True
         self._ending = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
         self._log: CappedLog | None = None
@@ -154,11 +155,12 @@ class Server:
 
     def _wait_until_ready(self, deadline: float) -> None:
         while True:
-            if error := self._why_gone(starting=True):
+            if error := self._why_gone():
                 raise error
             if self.port == 0:
                 self._find_port()
             elif self._is_ready():
+                self._is_starting = False
                 return
             if time.monotonic() > deadline:
                 raise self._error(
@@ -195,7 +197,7 @@ class Server:
             self._wait(0.2)
         return self._why_gone() or error
 
-    def _why_gone(self, *, starting: bool = False) -> ServerError | None:
+    def _why_gone(self) -> ServerError | None:
         if self._cause:
             return self._error(*self._cause)
         ending = self._ending_status()
@@ -203,13 +205,16 @@ class Server:
             return None
         if self._log:
             self._log.join(1)
-        when = "before it was ready" if starting else "while it was measured"
-        return self._error("server.start" if starting else "server.crashed", f"the server ended {when} ({ending})")
+        if self._is_starting:
+            return self._error("server.start", f"the server ended before it was ready ({ending})")
+        return self._error("server.crashed", f"the server ended while it was wanted ({ending})")
 
     def _ending_status(self) -> str | None:
         """How the process ended, or None. It is not waited for: that would free its number, which names the group."""
         if self._process is None:
             return None
+        if self._process.returncode is not None:
+            return "its block was left"
         found = os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
         if found is None:
             return None

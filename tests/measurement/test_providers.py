@@ -1,15 +1,20 @@
 """What ran is what the live process says, and the real engine behind its typed HTTP."""
 
+import contextlib
 import hashlib
+import json
 import shutil
+import socket
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from draftmill.measurement.client import Client, Metrics, did_speculate, parse_metrics
+from draftmill.measurement.client import Client, Metrics, Slot, did_speculate, parse_metrics
 from draftmill.measurement.flags import Drafting, Settings, read_help
 from draftmill.measurement.live_process import Mapped
 from draftmill.measurement.providers import (
@@ -124,10 +129,11 @@ def test_the_stock_server_is_told_and_understood_alike(spec_type, cause):
     assert any(device.startswith("CPU") for device in what.devices)
 
 
-def test_the_real_engine_tells_why_it_did_not_start(tmp_path):
+@pytest.mark.parametrize("provider", [xllamacpp, pytest.param(debian_server, marks=pytest.mark.stock)])
+def test_the_real_engine_tells_why_it_did_not_start(tmp_path, provider):
     (tmp_path / "broken.gguf").write_bytes(b"no model")
     broken = Settings(tmp_path / "broken.gguf", context=256, threads=1)
-    with pytest.raises(ServerError) as error, Server(xllamacpp(), broken, run="test"):
+    with pytest.raises(ServerError) as error, Server(provider(), broken, run="test"):
         pass
     assert error.value.code == "server.start"
     assert "magic" in error.value.log or "failed to load" in error.value.log
@@ -239,6 +245,80 @@ other:thing 3
     metrics = parse_metrics(text)
     values = {"n_decode_total": 7.0, "spec_decode_num_drafts_total": 0.0}
     assert metrics == Metrics(None, 7.0, 0.0, None, None, (5.0, 1.0), values)
+
+
+SAMPLE = {
+    "tokens": [1],
+    "content": "a",
+    "stop_type": "limit",
+    "truncated": False,
+    "timings": {"prompt_n": 1, "prompt_ms": 1.0, "predicted_n": 1, "predicted_ms": 1.0},
+}
+
+
+class Scripted:
+    """A socket that answers every request with the same bytes and closes."""
+
+    def __init__(self, answer: bytes) -> None:
+        self._listening = socket.create_server(("127.0.0.1", 0))
+        self.port = self._listening.getsockname()[1]
+        threading.Thread(target=self._serve, args=(answer,), daemon=True).start()
+
+    def _serve(self, answer: bytes) -> None:
+        with self._listening, self._listening.accept()[0] as connection:
+            connection.recv(1 << 16)
+            connection.sendall(answer)
+
+
+def reply(body: bytes, length: int | None = None, status: str = "200 OK") -> bytes:
+    return f"HTTP/1.1 {status}\r\nContent-Length: {length or len(body)}\r\n\r\n".encode() + body
+
+
+@pytest.mark.parametrize(
+    ("answer", "code"),
+    [
+        (reply(json.dumps(SAMPLE).encode()), None),
+        (reply(json.dumps(SAMPLE).encode(), length=1000), "client.unreachable"),  # the server died half-way
+        (reply(json.dumps(SAMPLE).encode(), status="500 Error"), "client.status"),
+        (reply(json.dumps(SAMPLE | {"timings": {}}).encode()), "client.answer"),
+        (reply(json.dumps(SAMPLE | {"tokens": None}).encode()), "client.answer"),
+        (reply(json.dumps([SAMPLE]).encode()), "client.answer"),
+        (reply(b"[" * 100_000), "client.answer"),
+        (b"SSH-2.0\r\n", "client.unreachable"),
+    ],
+)
+def test_only_a_whole_answer_in_the_right_form_is_taken(answer, code):
+    client = Client(Scripted(answer).port, timeout_s=5)
+    if code is None:
+        assert client.completion("a", 1, seed=1).timings.draft_n is None
+        return
+    with pytest.raises(Unavailable) as error:
+        client.completion("a", 1, seed=1)
+    assert error.value.code == code
+
+
+def test_an_answer_without_end_is_cut_at_the_timeout():
+    # A byte now and then keeps each read alive: the limit is on the whole.
+    class Dripping(Scripted):
+        def _serve(self, answer: bytes) -> None:
+            with self._listening, self._listening.accept()[0] as connection, contextlib.suppress(OSError):
+                connection.sendall(reply(b"x", length=1000))
+                while True:
+                    connection.sendall(b"x")
+                    time.sleep(0.05)
+
+    started = time.monotonic()
+    with pytest.raises(Unavailable, match="TimeoutError"):
+        Client(Dripping(b"").port, timeout_s=0.5).completion("a", 1, seed=1)
+    assert time.monotonic() - started < 3
+
+
+def test_a_server_that_does_not_tell_of_its_slots_has_not_been_seen_to_speculate():
+    client = Client(Scripted(reply(json.dumps(SAMPLE | {"timings": SAMPLE["timings"] | {"draft_n": 4}}).encode())).port)
+    sample = client.completion("a", 1, seed=1)
+    for slots in ([], [Slot(0, 512, None, False)]):
+        assert did_speculate(slots, sample, "").cause == "unknown"
+    assert did_speculate([Slot(0, 512, True, False)], sample, "").happened
 
 
 def test_an_answer_that_is_not_llama_servers_is_told():

@@ -1,12 +1,13 @@
 """A server is there inside its block and nowhere else, whatever ends its parent and whatever it does itself."""
 
+import json
 import os
 import signal
 import socket
 import subprocess
 import sys
-import textwrap
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,10 @@ from draftmill.measurement.leftovers import OWNER, PROGRAM, RUN, Leftover, label
 from draftmill.measurement.live_process import is_loopback, start_time
 from draftmill.measurement.server import Server, ServerError
 from draftmill.outcome import MillError
+from flows.images import JOBS
 from tests.support import mock_server
+from tests.support.engine import engine
+from tests.support.killed_parent import kill_parent
 from tests.support.mock_server import Misbehaviour, expected_tokens, mock_provider, mock_settings
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -87,27 +91,41 @@ def test_a_server_that_ignores_sigterm_and_has_a_child_is_gone_within_five_secon
     assert not is_open(port)
 
 
-PARENT = """
-    import sys, time
-    from draftmill.measurement.server import Server
-    from tests.support.mock_server import Misbehaviour, mock_provider, mock_settings
-    with Server(mock_provider(Misbehaviour(refuses_to_die=True)), mock_settings(), run="test") as server:
-        print(server.pid, server.port, flush=True)
-        time.sleep(60)
-"""
-
-
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
 def test_whatever_signal_ends_the_parent_ends_the_server(number):
-    parent = subprocess.Popen(
-        [sys.executable, "-c", textwrap.dedent(PARENT)], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    assert kill_parent(number)[1] is not None
+
+
+def test_a_server_that_is_not_bound_to_its_parent_stays_and_is_reaped():
+    pid, seconds = kill_parent(signal.SIGKILL, "--unbound", within_s=1)
+    assert seconds is None
+    leftover = next(leftover for leftover in reap() if leftover.pid == pid)
+    assert leftover == Leftover(pid, "killed parent", str(Path(sys.executable).resolve()), True)
+    assert not members(pid)
+
+
+@pytest.mark.docker
+def test_whatever_signal_ends_the_parent_ends_the_server_in_a_container():
+    names = ["SIGINT", "SIGTERM", "SIGHUP", "SIGKILL"]
+    client = engine()
+    source = {str(ROOT / name): {"bind": f"/source/{name}", "mode": "ro"} for name in ("draftmill", "tests")}
+    output = client.containers.run(
+        JOBS.public_base,
+        ["python3", "-m", "tests.support.killed_parent", *names],
+        environment={"PYTHONPATH": "/source", "PYTHONDONTWRITEBYTECODE": "1"},
+        working_dir="/source",
+        volumes=source,
+        user="65532:65532",
+        cap_drop=["ALL"],
+        security_opt=["no-new-privileges"],
+        network_mode="none",
+        read_only=True,
+        init=True,
+        remove=True,
     )
-    with parent:
-        assert parent.stdout
-        pid, port = map(int, parent.stdout.readline().split())
-        assert is_open(port)
-        parent.send_signal(number)
-        assert wait_until(lambda: not members(pid) and not is_open(port), 5)
+    seconds = json.loads(output)
+    assert list(seconds) == names
+    assert all(value is not None for value in seconds.values())
 
 
 def test_a_child_whose_parent_died_before_it_could_ask_ends_itself():
@@ -127,13 +145,21 @@ def test_a_crash_is_told_with_its_signal_and_the_log():
             server.check()
 
 
-def test_a_server_that_ends_before_it_is_ready_is_told_with_its_reason():
-    with (
-        pytest.raises(ServerError, match=r"exit code 1.*cannot open the model") as error,
-        mock(Misbehaviour(exit_at_start=True)),
-    ):
+@pytest.mark.parametrize("misbehaviour", [Misbehaviour(exit_at_start=True), Misbehaviour(exit_loading=True)])
+def test_a_server_that_ends_before_it_is_ready_is_told_with_its_reason(misbehaviour):
+    said = replace(misbehaviour, init_log="cannot open the model")
+    with pytest.raises(ServerError, match=r"exit code 1.*cannot open the model") as error, mock(said):
         pass
     assert error.value.code == "server.start"
+
+
+def test_a_server_asked_after_its_block_says_that_it_was_left():
+    with mock() as server:
+        pass
+    with pytest.raises(ServerError, match="its block was left"):
+        server.client.slots()
+    with pytest.raises(ServerError, match="its block was left"):
+        server.cpu_seconds()
 
 
 @pytest.mark.parametrize("misbehaviour", [Misbehaviour(never_ready=True), Misbehaviour(never_listens=True)])
@@ -163,12 +189,12 @@ def test_a_request_has_a_timeout_of_its_own():
 
 
 def test_an_endless_log_is_kept_in_bounds_and_ends_the_server():
-    with mock(Misbehaviour(endless_log=True), log_limit=8 << 20) as server:
-        server.client.completion("a", 4, seed=1)
-        assert wait_until(lambda: not members(server.pid))
+    with mock(Misbehaviour(endless_log=True), log_limit=8 << 20, run_deadline_s=30) as server:
         with pytest.raises(ServerError, match="more than 8388608 bytes") as error:
-            server.client.completion("a", 4, seed=1)
+            while True:
+                server.client.completion("a", 4, seed=1)
         assert error.value.code == "server.log_flood"
+        assert wait_until(lambda: not members(server.pid))
         assert len(server.log) < 2 << 20
         assert "bytes left out" in server.log
 
@@ -275,3 +301,46 @@ def test_a_running_server_carries_its_labels_and_is_no_leftover():
         )
         assert server.pid not in {leftover.pid for leftover in reap()}
         server.check()
+
+
+def test_an_interrupt_while_the_server_ends_still_ends_it(monkeypatch):
+    server = mock(Misbehaviour(refuses_to_die=True))
+    with pytest.raises(KeyboardInterrupt), server:
+        pid = server.pid
+        monkeypatch.setattr(server, "_wait", interrupted_once(server._wait))
+    assert not members(pid)
+
+
+def interrupted_once(wait):
+    """`wait`, interrupted the first time, as by a second Ctrl-C."""
+    calls = []
+
+    def call(seconds: float) -> bool:
+        calls.append(seconds)
+        if len(calls) == 1:
+            raise KeyboardInterrupt
+        return wait(seconds)
+
+    return call
+
+
+@pytest.mark.parametrize(
+    ("misbehaviour", "expected"),
+    [
+        (Misbehaviour(), lambda usual: usual),
+        (Misbehaviour(different_at=3), lambda usual: [*usual[:3], usual[3] + 1, *usual[4:]]),
+        (Misbehaviour(echo_loop=True), lambda usual: [7] * len(usual)),
+    ],
+)
+def test_the_mock_says_what_it_is_asked_to(misbehaviour, expected):
+    with mock(misbehaviour) as server:
+        tokens = server.client.completion("a", 8, seed=1).tokens
+    assert list(tokens) == expected(expected_tokens("a", 8))
+
+
+def test_the_mock_takes_the_time_it_is_asked_to():
+    # 8 tokens alone: 7 decodes of 4 ms; the first request 3 times, then 10 % more each.
+    with mock(Misbehaviour(token_ms=4, first=3, drift=0.1), draft=False) as server:
+        samples = [server.client.completion("a", 8, seed=1) for _ in range(3)]
+    assert [round(sample.timings.predicted_ms, 3) for sample in samples] == [84.0, 30.8, 33.6]
+    assert all(sample.wall_s * 1000 >= sample.timings.predicted_ms for sample in samples)

@@ -54,7 +54,7 @@ class Misbehaviour:
     random share of the time added; first: factor of the first request; drift: share added at every further request.
     crash_at, hang_at, garbage_at: the request (from 0) at which it does so; an endless log begins at the first.
     `different_at`: position of the token that differs with a draft. `speculation_off` with `init_log` is what
-    llama-server does with a draft that it cannot use.
+    llama-server does with a draft that it cannot use. `exit_loading`: it listens, then ends, as with a broken model.
     """
 
     token_ms: float = 0
@@ -78,6 +78,7 @@ class Misbehaviour:
     never_listens: bool = False
     everywhere: bool = False
     exit_at_start: bool = False
+    exit_loading: bool = False
     brings_child: bool = False
 
 
@@ -200,6 +201,8 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         model = self.model
         if self.path == "/health":
+            if model.does.exit_loading:
+                os._exit(1)
             loading = {"error": {"message": "Loading model", "type": "unavailable_error", "code": 503}}
             return self._answer(*((200, {"status": "ok"}) if model.is_ready() else (503, loading)))
         if self.path == "/slots":
