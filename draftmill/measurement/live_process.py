@@ -2,20 +2,19 @@
 
 import os
 import re
-import stat
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
 from draftmill.digest import sha256_file
 
-_MAPPED_CODE = re.compile(r"\S+ ..x. \S+ (?P<device>[0-9a-f]+:[0-9a-f]+) (?P<inode>\d+) +(?P<path>/.*)")
+_MAPPED_CODE = re.compile(r"\S+ ..x. \S+ \S+ \d+ +(?P<path>/.*)")
 _LISTENING = "0A"
 
 
 @dataclass(frozen=True)
 class Mapped:
-    """A file whose code the process runs. `sha256` is None where the file on disk is no longer the one mapped."""
+    """A file whose code the process runs. `sha256` is None where it is gone; Linux then adds " (deleted)" to `path`."""
 
     path: str
     sha256: str | None
@@ -64,11 +63,8 @@ def mapped_code(pid: int, *, digests: bool = True) -> list[Mapped]:
         lines = Path(f"/proc/{pid}/maps").read_text().splitlines()
     except OSError:
         return []
-    found = {match["path"]: match for line in lines if (match := _MAPPED_CODE.fullmatch(line))}
-    return [
-        Mapped(path, _digest_if_same(path, int(match["inode"])) if digests else None)
-        for path, match in sorted(found.items())
-    ]
+    paths = {match["path"] for line in lines if (match := _MAPPED_CODE.fullmatch(line))}
+    return [Mapped(path, _digest_or_none(path) if digests else None) for path in sorted(paths)]
 
 
 def open_devices(pid: int) -> list[str]:
@@ -132,11 +128,9 @@ def file_digest(path: Path) -> str:
     return _digest(path, status.st_ino, status.st_size, status.st_mtime_ns)
 
 
-def _digest_if_same(path: str, inode: int) -> str | None:
+def _digest_or_none(path: str) -> str | None:
     try:
-        status = os.stat(path)
-        is_same = status.st_ino == inode and stat.S_ISREG(status.st_mode)
-        return file_digest(Path(path)) if is_same else None
+        return file_digest(Path(path))
     except OSError:
         return None
 

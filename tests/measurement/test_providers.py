@@ -202,7 +202,7 @@ def test_another_program_than_the_one_named_is_no_measurement(tmp_path):
     assert error.value.code == "providers.other_program"
 
 
-def test_a_program_replaced_while_it_runs_has_no_digest(tmp_path):
+def test_a_program_replaced_while_it_runs_is_told(tmp_path):
     copy = tmp_path / "sleep"
     shutil.copy(shutil.which("sleep") or "", copy)
     with subprocess.Popen([copy, "60"]) as process:
@@ -311,6 +311,14 @@ def test_an_answer_without_end_is_cut_at_the_timeout():
     with pytest.raises(Unavailable, match="TimeoutError"):
         Client(Dripping(b"").port, timeout_s=0.5).completion("a", 1, seed=1)
     assert time.monotonic() - started < 3
+
+
+def test_an_answer_that_is_too_long_is_not_read_to_its_end(monkeypatch):
+    monkeypatch.setattr("draftmill.measurement.client._MOST_BYTES", 100)
+    assert Client(Scripted(reply(b'{"tokens": []}')).port).tokenize("", add_special=False) == []
+    long = reply(json.dumps({"tokens": [1] * 100}).encode())
+    with pytest.raises(Unavailable, match="or 100 bytes"):
+        Client(Scripted(long).port).tokenize("", add_special=False)
 
 
 def test_a_server_that_does_not_tell_of_its_slots_has_not_been_seen_to_speculate():
