@@ -16,7 +16,7 @@ import pytest
 
 from draftmill.measurement.client import Client, Metrics, Slot, did_speculate, parse_metrics
 from draftmill.measurement.flags import Drafting, Settings, read_help
-from draftmill.measurement.live_process import Mapped
+from draftmill.measurement.live_process import Mapped, mapped_code
 from draftmill.measurement.providers import (
     Provider,
     llama_server,
@@ -208,6 +208,9 @@ def test_a_program_replaced_while_it_runs_is_told(tmp_path):
     with subprocess.Popen([copy, "60"]) as process:
         provider = Provider("sleep", copy, (str(copy),))
         try:
+            # The exec closes the pipe that Popen waits on a moment before the program is mapped.
+            while not any(mapped.path == str(copy) for mapped in mapped_code(process.pid)):
+                time.sleep(0.01)
             assert observe(provider, process.pid, "b1", "").digest == provider.digest()
             (tmp_path / "new").write_bytes(copy.read_bytes())
             (tmp_path / "new").rename(copy)
