@@ -79,8 +79,9 @@ def validate(
 
 def _gated(package: str, hub: str, work: Path) -> dict[str, Any]:
     from draftmill.dflash.gate import gate
+    from draftmill.dflash.gate_files import is_folder
 
-    folder = Path(package) if Path(package).is_dir() else _downloaded(package, hub, work)
+    folder = Path(package) if is_folder(Path(package)) else _downloaded(package, hub, work)
     with progress_bar() as progress:
         return gate(folder, progress).as_json()
 

@@ -17,7 +17,7 @@ from draftmill.dflash.gate_container import (
     read_container_header,
     variants_of,
 )
-from draftmill.dflash.gate_files import Opened, PackageFiles
+from draftmill.dflash.gate_files import Opened, PackageFiles, is_folder
 from draftmill.dflash.gate_geometry import check_tensors
 from draftmill.dflash.gate_ledger import Ledger
 from draftmill.dflash.gate_manifest import check_manifest
@@ -38,7 +38,7 @@ def gate(folder: Path, progress: Progress = silent) -> Gate:
     Raises BadConfiguration gate.folder when there is no such folder; whatever is wrong with the package is in the
     result.
     """
-    if not folder.is_dir():
+    if not is_folder(folder):
         raise BadConfiguration(
             f"{folder} is not a folder; give the package's folder, with config.json in it.", code="gate.folder"
         )

@@ -17,7 +17,7 @@ SHIFTED, KNOWN = "dflash.layer_ids_shifted", "dflash.layer_ids_known"
 
 def check_config(files: PackageFiles, ledger: Ledger) -> DraftConfig | None:
     """The config, None when it is refused or cannot be read."""
-    if not (files.folder / NAME).is_symlink() and not (files.folder / NAME).exists():
+    if files.absent(NAME):
         sentence = "A package is a folder with config.json in it; give that folder, or download the package again."
         ledger.refuse("config.form", Refusal("dflash.config_missing", NAME, "no such file", "a file", sentence))
         return None

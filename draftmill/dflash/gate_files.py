@@ -4,6 +4,7 @@ Nothing is followed out of the package (a Hugging Face cache, whose snapshots ar
 pipe is waited for, and every file that was opened is looked at again when the gate is done.
 """
 
+import errno
 import hashlib
 import os
 import stat
@@ -16,7 +17,18 @@ from draftmill.hub.local import belongs
 from draftmill.outcome import Refusal
 
 PIECE = 1 << 22
+ABSENT = (errno.ENOENT, errno.ENOTDIR)
 _FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+
+def is_folder(path: Path) -> bool:
+    """Whether a folder is there. One that cannot be looked at counts: the gate then says what cannot be read."""
+    try:
+        return stat.S_ISDIR(os.stat(path).st_mode)
+    except PermissionError:
+        return True
+    except (OSError, ValueError):
+        return False
 
 
 @dataclass
@@ -46,6 +58,14 @@ class PackageFiles:
         self._linked: list[str] = []
         self._closed: set[str] = set()
 
+    def absent(self, name: str) -> bool:
+        """Whether surely nothing has this name, not even a link; what cannot be looked at is for `open` to tell."""
+        try:
+            os.lstat(self.folder / name)
+        except OSError as error:
+            return error.errno in ABSENT
+        return False
+
     def open(self, name: str) -> Opened | None:
         """The file, or None when it may not or cannot be read; a name is opened once."""
         if name in self.opened or name in self._closed:
@@ -55,7 +75,7 @@ class PackageFiles:
             path = (self.folder / name).resolve()
         except (OSError, RuntimeError) as error:
             return self._refused(name, f"a link that leads nowhere ({error})")
-        if (self.folder / name).is_symlink():
+        if os.path.islink(self.folder / name):
             self._linked.append(name)
         if not belongs(path, self.folder):
             self._ledger.refuse(
@@ -74,6 +94,8 @@ class PackageFiles:
         except FileNotFoundError:
             return self._refused(name, "a link that leads nowhere")
         except OSError as error:
+            if error.errno == errno.ELOOP:
+                return self._refused(name, "a link that leads back to itself")
             self.unreadable(name, error)
             return None
         status = os.fstat(descriptor)

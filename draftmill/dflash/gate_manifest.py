@@ -71,7 +71,7 @@ def parse_manifest(data: bytes) -> tuple[Manifest, Findings]:
 
 def check_manifest(files: PackageFiles, container: Opened | None, ledger: Ledger) -> tuple[Variant, ...]:
     """Holds the manifest against the files, of which config and container were hashed before. Returns its variants."""
-    if not (files.folder / MANIFEST).is_symlink() and not (files.folder / MANIFEST).exists():
+    if files.absent(MANIFEST):
         for check in IDS:
             ledger.skip(check, "the package has no manifest, so nothing here vouches for its bytes")
         return ()
@@ -103,7 +103,7 @@ def check_manifest(files: PackageFiles, container: Opened | None, ledger: Ledger
 def _check_digests(files: PackageFiles, manifest: Manifest, ledger: Ledger) -> None:
     equal, absent = [], []
     for name, expected in sorted(manifest.digests.items()):
-        if not (files.folder / name).exists():
+        if files.absent(name):
             absent.append(name)
             continue
         file = files.open(name)

@@ -70,7 +70,8 @@ def _texts(value: Any) -> Iterator[str]:
 def find_container(folder: Path, stated: str | None) -> Path:
     """The package's container: the stated one, else model.q4nx, else the only *.q4nx beside the config.
 
-    Raises Refused: dflash.container_missing, dflash.container_ambiguous, dflash.weight_path (a link out of the folder).
+    Raises OSError, and Refused: dflash.container_missing, dflash.container_ambiguous, dflash.container_link (links in a
+    loop), dflash.weight_path (a link out of the folder).
     """
     if stated is not None:
         path = folder / PurePosixPath(stated)
@@ -93,12 +94,17 @@ def find_container(folder: Path, stated: str | None) -> Path:
                 )
             )
         path = folder / there[0]
-    if not belongs(path.resolve(), folder):
+    try:
+        real = path.resolve()
+    except RuntimeError:
+        sentence = "The container is a link that leads back to itself; put the file itself there."
+        raise Refused(Refusal("dflash.container_link", path.name, "a loop of links", "a file", sentence)) from None
+    if not belongs(real, folder):
         raise Refused(
             Refusal(
                 "dflash.weight_path",
                 path.name,
-                str(path.resolve()),
+                str(real),
                 "a file inside the package",
                 "The container is a link out of the package; nothing outside it is read. Copy the file itself into it.",
             )

@@ -75,6 +75,26 @@ def test_a_link_to_itself(package: Path) -> None:
     assert gate(package).verdict == Verdict.REFUSED
 
 
+@pytest.mark.parametrize("file", ["config.json", "model.q4nx", "MANIFEST.sha256"])
+@pytest.mark.parametrize("length", [1, 2])
+def test_a_loop_of_links_is_refused_by_name(package: Path, file: str, length: int) -> None:
+    (package / file).unlink()
+    (package / file).symlink_to(file if length == 1 else "other")
+    if length == 2:
+        (package / "other").symlink_to(file)
+    result = gate(package)
+    assert result.verdict == Verdict.REFUSED
+    assert {refusal.where for refusal in result.refusals} == {file}
+    assert all("put the file itself there" in refusal.sentence for refusal in result.refusals)
+
+
+def test_a_listed_file_that_is_a_loop_of_links_does_not_count_as_absent(package: Path) -> None:
+    (package / "more").symlink_to("more")
+    with (package / "MANIFEST.sha256").open("a") as file:
+        file.write(f"{'0' * 64}  more\n")
+    assert only(gate(package))[0] == "files.readable"
+
+
 def test_a_link_inside_the_package_is_followed(package: Path) -> None:
     (package / "model.q4nx").rename(package / "weights.q4nx")
     (package / "model.q4nx").symlink_to("weights.q4nx")
@@ -165,3 +185,28 @@ def test_a_read_protected_file_gives_no_verdict(package: Path, file: str) -> Non
     verdict, evidence = json.loads(done.stdout)
     assert verdict == "no verdict"
     assert f"{file} cannot be read (Permission denied): give yourself the right to read it" in evidence[0]
+
+
+@pytest.mark.parametrize("mode", [0o000, 0o644, 0o311])
+@pytest.mark.parametrize("place", ["package", "parent"])
+def test_a_folder_that_cannot_be_entered_gives_no_verdict(package: Path, mode: int, place: str) -> None:
+    for folder in (package, package.parent, package.parent.parent, package.parent.parent.parent):
+        folder.chmod(0o755)
+    (package / "model.q4nx").rename(package / "draft.q4nx")  # so that the folder has to be listed
+    closed = package if place == "package" else package.parent
+    closed.chmod(mode)
+    program = PROGRAM.replace("gate(Path(sys.argv[1]))  #", "gate(Path(sys.argv[2]))  #")
+    other = package.parent / "other"
+    tiny(other, 1)
+    command = [sys.executable, "-c", program, str(package), str(other)]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    finally:
+        closed.chmod(0o755)
+    assert done.returncode == 0, done.stderr
+    if (mode, place) == (0o311, "parent"):
+        assert json.loads(done.stdout)[0] == "refused"  # may be entered, and the manifest's container is not there
+        return
+    verdict, evidence = json.loads(done.stdout)
+    assert verdict == "no verdict"
+    assert "cannot be read (Permission denied): give yourself the right to read it" in evidence[0]
