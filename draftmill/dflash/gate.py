@@ -20,7 +20,7 @@ from draftmill.dflash.gate_container import (
 from draftmill.dflash.gate_files import Opened, PackageFiles, is_folder
 from draftmill.dflash.gate_geometry import check_tensors
 from draftmill.dflash.gate_ledger import Ledger
-from draftmill.dflash.gate_manifest import check_manifest
+from draftmill.dflash.gate_manifest import check_manifest, remarks_on_manifest
 from draftmill.dflash.gate_packed import packed_figures
 from draftmill.dflash.gate_plain import plain_figures
 from draftmill.dflash.gate_result import Gate, TensorReport
@@ -61,7 +61,7 @@ def gate(folder: Path, progress: Progress = silent) -> Gate:
             tensors,
             facts_of(config) if config else None,
             variants,
-            remarks_on(config) if config else (),
+            (remarks_on(config) if config else ()) + remarks_on_manifest(files),
             files.bytes_read,
         )
     finally:

@@ -23,6 +23,9 @@ from draftmill.q4nx.header import Header, read_header
 
 LARGEST_PADDING = 4096
 """Bytes between tensors: 64 is the widest alignment of a known writer, a page the widest that is taken for one."""
+MOST_UNCLAIMED = 256 << 20
+"""Bytes beside the tensors from which on the container is refused by its header alone: reading them could take hours
+and would change nothing. Padding of every tensor to a page stays far below."""
 
 
 @dataclass
@@ -84,18 +87,8 @@ def open_container(files: PackageFiles, stated: str | None, ledger: Ledger) -> O
     if container is None:
         return None
     hole = files.first_hole(container)
-    if hole is not None:
-        ledger.refuse(
-            "files.whole",
-            Refusal(
-                "gate.sparse",
-                name,
-                f"nothing was written at byte {hole}",
-                "bytes everywhere",
-                "The file is sparse: its size was set, and a part of it was never written, as a broken-off download or "
-                "copy leaves it. Download it again.",
-            ),
-        )
+    if hole is not None and files.worth_reading(container):
+        files.refuse_hole(name, hole)
     ledger.passes("files.whole", container.size, f"{container.size:,} bytes without a hole")
     return container
 
@@ -125,10 +118,17 @@ def read_bytes(
     ledger: Ledger,
     progress: Progress,
 ) -> bool:
-    """The pass over the container. False when it could not be read to its end: then nothing was measured."""
+    """The pass over the container. False when it was not read to its end: then nothing was measured."""
     holes = list(header.gaps) if header else []
     if header and header.trailing:
         holes.append((container.size - header.trailing, container.size))
+    if sum(end - begin for begin, end in holes) > MOST_UNCLAIMED:
+        container.unread = True
+        for begin, end in holes:
+            if end - begin >= LARGEST_PADDING:
+                ledger.refuse("container.unclaimed", _unclaimed(container.name, begin, end, f"{end - begin} bytes"))
+    if not files.worth_reading(container):
+        return False
     zeros = [Zeros(begin) for begin, _ in holes]
     spans = measured.spans() + [Span(*hole, 1, zero.take) for hole, zero in zip(holes, zeros, strict=True)]
     try:
@@ -149,20 +149,21 @@ def _check_unclaimed(where: str, holes: list[tuple[int, int]], zeros: list[Zeros
         if zero.first is None and end - begin < LARGEST_PADDING:
             continue
         what = f"{end - begin} bytes of zeros" if zero.first is None else f"a byte other than zero at {zero.first}"
-        ledger.refuse(
-            "container.unclaimed",
-            Refusal(
-                "gate.unclaimed_bytes",
-                f"{where}:{begin}..{end}",
-                what,
-                f"zeros, fewer than {LARGEST_PADDING}",
-                "No tensor claims these bytes and they are no padding, so the file holds something that nothing reads. "
-                "Download it again, or pack the draft again.",
-            ),
-        )
+        ledger.refuse("container.unclaimed", _unclaimed(where, begin, end, what))
     count = sum(end - begin for begin, end in holes)
     said = f"{count} bytes of padding in {len(holes)} places" if holes else "tensors lie without a gap"
     ledger.passes("container.unclaimed", count, said)
+
+
+def _unclaimed(where: str, begin: int, end: int, what: str) -> Refusal:
+    return Refusal(
+        "gate.unclaimed_bytes",
+        f"{where}:{begin}..{end}",
+        what,
+        f"zeros, fewer than {LARGEST_PADDING}",
+        "No tensor claims these bytes and they are no padding, so the file holds something that nothing reads. "
+        "Download it again, or pack the draft again.",
+    )
 
 
 def check_scalars(config: DraftConfig, measured: Measured, where: str, ledger: Ledger) -> None:

@@ -12,11 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from draftmill.dflash.gate_ledger import Ledger
-from draftmill.dflash.gate_result import File
+from draftmill.dflash.gate_result import SETTLED, File
 from draftmill.hub.local import belongs
 from draftmill.outcome import Refusal
 
 PIECE = 1 << 22
+HOLLOW = 64 << 20
+"""Bytes of a file without storage from which on it is refused unread: a size costs nothing to claim."""
 ABSENT = (errno.ENOENT, errno.ENOTDIR)
 _FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
@@ -33,13 +35,15 @@ def is_folder(path: Path) -> bool:
 
 @dataclass
 class Opened:
-    """An open file. before: its state when it was opened. sha256: once it was read to its end."""
+    """An open file. before: its state when it was opened. sha256: once it was read to its end. unread: it
+    is refused by its size, and not read."""
 
     name: str
     path: Path
     descriptor: int
     before: os.stat_result
     sha256: str | None = None
+    unread: bool = False
 
     @property
     def size(self) -> int:
@@ -57,6 +61,7 @@ class PackageFiles:
         self._unreadable: list[str] = []
         self._linked: list[str] = []
         self._closed: set[str] = set()
+        self._holes: set[str] = set()
 
     def absent(self, name: str) -> bool:
         """Whether surely nothing has this name, not even a link; what cannot be looked at is for `open` to tell."""
@@ -132,7 +137,9 @@ class PackageFiles:
         return data
 
     def digest(self, file: Opened) -> str | None:
-        """SHA-256 of a file, in bounded memory. None when reading failed."""
+        """SHA-256 of a file, in bounded memory. None when reading failed, or the file is not to be read whole."""
+        if not self.worth_reading(file):
+            return None
         if file.sha256 is None:
             digest, offset = hashlib.sha256(), 0
             try:
@@ -145,6 +152,31 @@ class PackageFiles:
             self.bytes_read += offset
             file.sha256 = digest.hexdigest()
         return file.sha256
+
+    def worth_reading(self, file: Opened) -> bool:
+        """False when its bytes would be nearly all of them zeros that nobody wrote; then it is refused."""
+        stored = file.before.st_blocks * 512
+        hole = self.first_hole(file)
+        if hole is not None and file.size - stored > HOLLOW:
+            file.unread = True
+            self.refuse_hole(file.name, hole, f", of {file.size:,} bytes {stored:,} are stored")
+        return not file.unread
+
+    def refuse_hole(self, name: str, hole: int, more: str = "") -> None:
+        if name in self._holes:
+            return
+        self._holes.add(name)
+        self._ledger.refuse(
+            "files.whole",
+            Refusal(
+                "gate.sparse",
+                name,
+                f"nothing was written at byte {hole}{more}",
+                "bytes everywhere",
+                "The file is sparse: its size was set, and a part of it was never written, as a broken-off download or "
+                "copy leaves it. Download it again.",
+            ),
+        )
 
     def first_hole(self, file: Opened) -> int | None:
         """Where the first part lies that was never written, None when there is none (or the system cannot tell)."""
@@ -167,9 +199,9 @@ class PackageFiles:
         ledger.passes("files.links", names, f"{len(names)} files of the package were opened{links}")
         changed = [change for file in self.opened.values() if (change := _change(file))]
         if changed:
-            ledger.undetermined("files.settled", changed, "; ".join(changed), withholds=True)
+            ledger.undetermined(SETTLED, changed, "; ".join(changed), withholds=True)
         elif names:
-            ledger.passes("files.settled", "unchanged", "size and time of every file are those of the start")
+            ledger.passes(SETTLED, "unchanged", "size and time of every file are those of the start")
         if self._unreadable:
             ledger.undetermined("files.readable", self._unreadable, "; ".join(self._unreadable), withholds=True)
         elif names:

@@ -12,6 +12,7 @@ from draftmill.dflash.gate_files import Opened, PackageFiles
 from draftmill.dflash.gate_ledger import Ledger
 from draftmill.dflash.inventory import Variant
 from draftmill.dflash.package import MANIFEST
+from draftmill.dflash.remark import Remark
 from draftmill.hub.paths import path_problem
 from draftmill.intake.findings import Findings
 from draftmill.outcome import Refusal
@@ -100,8 +101,16 @@ def check_manifest(files: PackageFiles, container: Opened | None, ledger: Ledger
     return manifest.variants
 
 
+def remarks_on_manifest(files: PackageFiles) -> tuple[Remark, ...]:
+    """A package without one is not refused, but whoever reads the report should know."""
+    if not files.absent(MANIFEST):
+        return ()
+    sentence = "The package has no manifest, so nothing in it vouches for its bytes: what passes is their form."
+    return (Remark("gate.manifest_absent", MANIFEST, sentence),)
+
+
 def _check_digests(files: PackageFiles, manifest: Manifest, ledger: Ledger) -> None:
-    equal, absent = [], []
+    equal, absent, unread = [], [], []
     for name, expected in sorted(manifest.digests.items()):
         if files.absent(name):
             absent.append(name)
@@ -109,6 +118,7 @@ def _check_digests(files: PackageFiles, manifest: Manifest, ledger: Ledger) -> N
         file = files.open(name)
         measured = files.digest(file) if file else None
         if measured is None:
+            unread.append(name)
             continue
         if measured == expected:
             equal.append(name)
@@ -124,7 +134,8 @@ def _check_digests(files: PackageFiles, manifest: Manifest, ledger: Ledger) -> N
             ),
         )
     not_here = f"; not here and not compared: {', '.join(absent[:8])}" if absent else ""
-    ledger.passes("manifest.digests", equal, f"{len(equal)} files have their digest{not_here}")
+    not_read = f"; not read and not compared: {', '.join(unread[:8])}" if unread else ""
+    ledger.passes("manifest.digests", equal, f"{len(equal)} files have their digest{not_here}{not_read}")
 
 
 def _add(findings: Findings, code: str, where: str, measured: object, expected: str, what: str) -> None:

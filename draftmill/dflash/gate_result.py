@@ -13,6 +13,7 @@ from draftmill.dflash.remark import Remark
 from draftmill.outcome import Refusal
 
 SCHEMA_VERSION = 1
+SETTLED = "files.settled"
 
 
 class Outcome(StrEnum):
@@ -110,6 +111,9 @@ class Gate:
 
     @property
     def verdict(self) -> Verdict:
+        if any(check.id == SETTLED and check.outcome == Outcome.UNDETERMINED for check in self.checks):
+            # What the other checks refuse may be only half written.
+            return Verdict.NO_VERDICT
         if self.refusals:
             return Verdict.REFUSED
         if any(check.outcome == Outcome.UNDETERMINED and check.withholds for check in self.checks):

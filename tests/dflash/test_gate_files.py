@@ -4,14 +4,16 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
 from draftmill.dflash.gate import gate
+from draftmill.dflash.gate_files import PackageFiles
 from draftmill.dflash.gate_result import Gate, Outcome, Verdict
 from draftmill.dflash.selftest_specimen import punch_hole
-from tests.support.dflash_packages import tiny
+from tests.support.dflash_packages import edit_config, tiny
 
 
 @pytest.fixture
@@ -156,7 +158,7 @@ def test_a_container_that_is_cut_while_it_is_read(tmp_path: Path) -> None:
         os.truncate(path, 1000)
 
     result = gate(tmp_path / "p", write)
-    assert result.verdict != Verdict.PASS
+    assert result.verdict == Verdict.NO_VERDICT
     settled = next(check for check in result.checks if check.id == "files.settled")
     assert f"was cut from {size} to 1000 bytes" in settled.evidence
     scales = next(check for check in result.checks if check.id == "scales.finite")
@@ -210,3 +212,63 @@ def test_a_folder_that_cannot_be_entered_gives_no_verdict(package: Path, mode: i
     verdict, evidence = json.loads(done.stdout)
     assert verdict == "no verdict"
     assert "cannot be read (Permission denied): give yourself the right to read it" in evidence[0]
+
+
+TERABYTE = 1 << 40
+
+
+@pytest.mark.parametrize("manifest", [True, False])
+@pytest.mark.parametrize("good", [True, False])
+def test_a_container_that_claims_a_terabyte_is_refused_at_once(package: Path, good: bool, manifest: bool) -> None:
+    path = package / "model.q4nx"
+    if not good:
+        path.write_bytes(b"")
+    if not manifest:
+        (package / "MANIFEST.sha256").unlink()
+    os.truncate(path, TERABYTE)
+    begin = time.monotonic()
+    result = gate(package)
+    assert time.monotonic() - begin < 1
+    assert result.verdict == Verdict.REFUSED
+    refused = {check.id for check in result.of(Outcome.REFUSED)}
+    assert refused == {"files.whole", "container.unclaimed" if good else "container.header"}
+    assert result.bytes_read < 1 << 20
+
+
+@pytest.mark.parametrize("file", ["config.json", "MANIFEST.sha256", "extra"])
+def test_no_other_file_that_claims_a_terabyte_is_read(package: Path, file: str) -> None:
+    (package / file).touch()
+    os.truncate(package / file, TERABYTE)
+    if file == "extra":
+        with (package / "MANIFEST.sha256").open("a") as manifest:
+            manifest.write(f"{'0' * 64}  extra\n")
+    begin = time.monotonic()
+    result = gate(package)
+    assert time.monotonic() - begin < 1
+    assert result.verdict == Verdict.REFUSED
+
+
+def test_far_more_bytes_than_the_tensors_claim_are_refused_unread(
+    package: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a file system that cannot tell holes."""
+    monkeypatch.setattr(PackageFiles, "first_hole", lambda self, file: None)
+    os.truncate(without_manifest(package) / "model.q4nx", TERABYTE)
+    begin = time.monotonic()
+    assert only(gate(package))[0] == "container.unclaimed"
+    assert time.monotonic() - begin < 1
+
+
+def test_a_file_that_is_written_to_gives_no_verdict_whatever_was_found_in_it(package: Path) -> None:
+    """What is refused may be only half written."""
+
+    def write(what: str, done: int, total: int) -> None:
+        with (package / "model.q4nx").open("ab") as file:
+            file.write(b"more")
+
+    edit_config(package, lambda content: content | {"head_dim": 32})
+    assert gate(package).verdict == Verdict.REFUSED
+    result = gate(package, write)
+    assert result.verdict == Verdict.NO_VERDICT
+    assert result.refusals
+    assert result.sentence == "no verdict; undetermined: nothing writes to the files"

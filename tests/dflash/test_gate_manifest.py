@@ -88,3 +88,13 @@ def test_nothing_outside_is_read_for_a_path_that_leaves(package: Path) -> None:
     result = gate(package)
     assert [check.id for check in result.of(Outcome.REFUSED)] == ["manifest.form"]
     assert {file.path for file in result.files} == {"config.json", "model.q4nx", "MANIFEST.sha256"}
+
+
+def test_a_package_without_a_manifest_passes_with_a_remark(package: Path, tmp_path: Path) -> None:
+    tiny(tmp_path / "p", 1)
+    assert "gate.manifest_absent" not in {remark.code for remark in gate(tmp_path / "p").remarks}
+    (tmp_path / "p" / "MANIFEST.sha256").unlink()
+    result = gate(tmp_path / "p")
+    assert result.verdict == "pass"
+    (remark,) = [remark for remark in result.as_json()["remarks"] if remark["where"] == "MANIFEST.sha256"]
+    assert "no manifest, so nothing in it vouches for its bytes" in remark["sentence"]

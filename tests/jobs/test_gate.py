@@ -48,3 +48,21 @@ def test_no_verdict_is_a_failure_to_read(tmp_path: Path, monkeypatch: Any) -> No
     result = run(tmp_path / "p", tmp_path / "job")
     assert (result["outcome"], result["exit_code"], result["error_code"]) == ("failed", 74, "gate.no_verdict")
     assert result["facts"]["verdict"] == "no verdict"
+
+
+def test_a_package_that_is_written_to_is_a_failure_to_read_and_no_final_refusal(
+    tmp_path: Path, monkeypatch: Any
+) -> None:
+    tiny(tmp_path / "p", 1)
+    edit_config(tmp_path / "p", lambda content: content | {"head_dim": 32})
+    read = os.preadv
+
+    def writing(descriptor: int, buffers: Any, offset: int) -> int:
+        with (tmp_path / "p" / "model.q4nx").open("ab") as file:
+            file.write(b"more")
+        return read(descriptor, buffers, offset)
+
+    monkeypatch.setattr(os, "preadv", writing)
+    result = run(tmp_path / "p", tmp_path / "job")
+    assert (result["outcome"], result["exit_code"], result["error_code"]) == ("failed", 74, "gate.no_verdict")
+    assert "while it was read" in result["error"]
