@@ -6,16 +6,23 @@ error.
 
 import os
 import sys
-from importlib.metadata import entry_points
-from typing import Any
 
-import typer
-from rich.console import Console
-from rich.markup import escape
-from typer.core import TyperGroup
+INTERRUPTED = 130
+try:
+    from contextlib import suppress
+    from importlib.metadata import entry_points
+    from typing import Any
 
-from draftmill import __version__
-from draftmill.outcome import MillError, Refused
+    import typer
+    from rich.console import Console
+    from rich.markup import escape
+    from typer.core import TyperGroup
+
+    from draftmill import __version__
+    from draftmill.outcome import InputOutput, MillError, Refused
+except KeyboardInterrupt:
+    # These take the first tenths of a second: whoever ends it then sees no traceback of an import.
+    sys.exit(INTERRUPTED)
 
 REFUSED_OR_FAILED, USAGE = 1, 2
 VERBS = "draftmill.verbs"
@@ -61,6 +68,31 @@ def root(version: bool = typer.Option(False, "--version", help="Print the versio
 
 
 def main() -> None:
+    """Ends an interrupt, and what cannot be read or written, without a traceback."""
+    try:
+        try:
+            _run()
+        finally:
+            if sys.stdout:  # None when it was closed
+                sys.stdout.flush()
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)
+    except OSError as error:
+        if os.environ.get("DRAFTMILL_DEBUG"):
+            raise
+        _drop_output()
+        if not isinstance(error, BrokenPipeError):  # whoever read it has had enough
+            report(InputOutput(f"{error}; look at the disk, and at where the output goes."))
+        sys.exit(REFUSED_OR_FAILED)
+
+
+def _drop_output() -> None:
+    """What is left in the buffer would fail again when the interpreter ends."""
+    with suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _run() -> None:
     from draftmill.cli import dflash, doctor, store, validate
 
     app.command("doctor")(doctor.doctor)

@@ -9,6 +9,7 @@ import json
 import os
 from importlib.metadata import entry_points
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Annotated, Any, Literal
 
 import typer
@@ -17,7 +18,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from draftmill.cli.bar import progress_bar
-from draftmill.outcome import BadConfiguration, MillError, Refused
+from draftmill.outcome import BadConfiguration, InputOutput, MillError, Refused
 
 PASS, REFUSED, NO_VERDICT = 0, 1, 3
 EXITS = {"pass": PASS, "refused": REFUSED, "no verdict": NO_VERDICT}
@@ -53,16 +54,20 @@ def validate(
     """
     if selftest == (package is not None):
         raise typer.BadParameter("give a package, or --selftest", param_hint="PACKAGE")
+    if package is not None and not package.strip():
+        raise typer.BadParameter("is empty; give a folder, or owner/repo", param_hint="PACKAGE")
     try:
         if selftest:
             raise typer.Exit(_selftest(as_json))
         assert package is not None  # noqa: S101 - or it was the self-test
+        if report:
+            _ready_report_folder(report, package)
         if publish:
             value = _published(package, hub, store, work.absolute(), runner)
         else:
             value = {"gate": _gated(package, hub, work)}
         if report:
-            _write_report(report, package, value["gate"])
+            _write_report(report, value["gate"], package)
     except MillError as error:
         if not as_json:
             raise
@@ -113,6 +118,8 @@ def _token() -> str | None:
 
 def _published(package: str, hub: str, store: str, work: Path, runner: str) -> dict[str, Any]:
     """{"gate": ..., "published": name -> place}"""
+    from draftmill.dflash.gate_files import is_folder
+
     found = list(entry_points(group=PIPELINE, name="validate_package"))
     try:
         run = found[0].load()
@@ -121,19 +128,43 @@ def _published(package: str, hub: str, store: str, work: Path, runner: str) -> d
             f"--publish needs the pipeline ({error}): pip install 'draftmill[pipeline]', or use ./mill",
             code="cli.pipeline",
         ) from None
-    ref = str(Path(package).resolve()) if Path(package).is_dir() else package
+    ref = str(Path(package).resolve()) if is_folder(Path(package)) else package
     value: dict[str, Any] = run(ref, hub=hub, store=store, work=work, runner=runner)
     return value
 
 
-def _write_report(folder: Path, package: str, gate: dict[str, Any]) -> None:
-    from draftmill.reports.gate_files import write_gate
+def _ready_report_folder(folder: Path, package: str) -> None:
+    """Before the gate, which may take minutes. Raises BadConfiguration inside the package, BadParameter where nothing
+    can be written."""
+    from draftmill.dflash.gate_files import is_folder
 
-    if Path(package).is_dir() and folder.resolve().is_relative_to(Path(package).resolve()):
+    try:
+        inside = is_folder(Path(package)) and folder.resolve().is_relative_to(Path(package).resolve())
+        if not inside:
+            folder.mkdir(parents=True, exist_ok=True)
+            TemporaryFile(dir=folder).close()
+    except (OSError, RuntimeError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise typer.BadParameter(
+            f"nothing can be written into {folder} ({reason}); name another folder", param_hint="--report"
+        ) from None
+    if inside:
         raise BadConfiguration(
             f"{folder} is inside the package, where nothing is written; name another folder.", code="cli.report_folder"
         )
-    write_gate(folder, gate, package)
+
+
+def _write_report(folder: Path, gate: dict[str, Any], package: str) -> None:
+    from draftmill.reports.gate_files import write_gate
+
+    try:
+        write_gate(folder, gate, package)
+    except OSError as error:
+        raise InputOutput(
+            f"The report could not be written into {folder} ({error.strerror or error}); look at the disk, or name "
+            "another folder.",
+            code="cli.report",
+        ) from error
 
 
 def _ending(error: MillError) -> dict[str, Any]:

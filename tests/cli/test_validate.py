@@ -1,6 +1,9 @@
 """`draftmill validate`: what it prints, what it writes, and how it ends."""
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -54,8 +57,6 @@ def test_a_refused_package_ends_with_1_and_says_why_and_what_to_do(tmp_path: Pat
 
 def test_no_verdict_ends_with_3(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A disk that fails in the middle of the container."""
-    import os
-
     tiny(tmp_path / "p", 1)
     read = os.preadv
 
@@ -71,7 +72,7 @@ def test_no_verdict_ends_with_3(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert "look at the disk" in result.stdout
 
 
-@pytest.mark.parametrize("arguments", [[], ["x", "--selftest"], ["--unknown"]])
+@pytest.mark.parametrize("arguments", [[], [""], [" "], ["x", "--selftest"], ["--unknown"]])
 def test_wrong_usage_ends_with_2(arguments: list[str]) -> None:
     assert run(*arguments).exit_code == 2
 
@@ -90,6 +91,57 @@ def test_a_report_goes_where_it_is_asked_to_and_never_into_the_package(package: 
     before = sorted(package.iterdir())
     assert run(str(package), "--report", str(package / "report")).exit_code == 1
     assert sorted(package.iterdir()) == before
+
+
+@pytest.mark.parametrize("place", ["file", "file/below", "loop", "/proc/x", "/dev/null"])
+def test_a_report_folder_that_cannot_be_is_wrong_usage_before_the_gate(
+    package: Path, tmp_path: Path, place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(validate, "_gated", lambda *_: pytest.fail("the gate ran"))
+    (tmp_path / "file").touch()
+    (tmp_path / "loop").symlink_to("loop")
+    result = run(str(package), "--report", str(tmp_path / place))
+    assert result.exit_code == 2
+    assert "nothing can be written into" in result.stderr
+
+
+def test_a_report_that_fails_to_be_written_is_a_failure_with_a_sentence(package: Path, tmp_path: Path) -> None:
+    (tmp_path / "gate.json").mkdir()
+    result = run(str(package), "--report", str(tmp_path))
+    assert result.exit_code == 1
+    assert "The report could not be written" in result.stderr
+
+
+START = [sys.executable, "-c", "from draftmill.cli.main import main; main()", "validate"]
+
+
+@pytest.mark.parametrize("arguments", [[], ["--json"]])
+def test_output_that_cannot_be_written_is_a_failure_with_a_sentence(package: Path, arguments: list[str]) -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [*START, str(package), *arguments], stdout=full, stderr=subprocess.PIPE, text=True, check=False
+        )
+    assert done.returncode == 1
+    assert "No space left on device" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert "Exception ignored" not in done.stderr
+
+
+@pytest.mark.parametrize("module", ["rich.console", "draftmill.cli.dflash"])
+def test_an_interrupt_while_modules_load_ends_quietly_with_130(module: str) -> None:
+    """The signal arrives when the module of that name is looked for."""
+    finder = f"""
+import os, signal, sys
+class Interrupting:
+    def find_spec(self, name, path=None, target=None):
+        if name == {module!r}:
+            os.kill(os.getpid(), signal.SIGINT)
+sys.meta_path.insert(0, Interrupting())
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", finder + START[2], "--version"], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
 
 
 def test_a_repository_is_downloaded_verified_and_gated(tmp_path: Path) -> None:
