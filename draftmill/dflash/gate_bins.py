@@ -5,6 +5,8 @@ import numpy as np
 from draftmill.dflash.gate_result import Histogram
 
 BF16_INFINITE = 0x7F80
+LARGEST_WEIGHT, BF16_LARGEST_WEIGHT = 2.0**16, 0x4780
+"""A weight or gain above it is damage: those of real models stay below a hundred, and half floats end there."""
 KEY_SHIFT, KEYS = 20, 2048
 """float32 bits shifted to sign, exponent and 3 bits of mantissa: 8 bins an octave."""
 _FINITE_KEYS = 255 << 3
@@ -39,7 +41,9 @@ def _bounds(keys: list[int]) -> list[float]:
 
 
 def key_value(key: int) -> float:
-    """The middle of a bin of magnitudes, rounded as reports show it."""
+    """The middle of a bin of magnitudes, rounded as reports show it; the bin of zero has zero."""
+    if key == 0:
+        return 0.0
     low, high = _bounds([key, key + 1])
     return float(f"{low + (high - low) / 2:.4g}")
 

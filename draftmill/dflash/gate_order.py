@@ -11,6 +11,7 @@ from enum import StrEnum
 
 import numpy as np
 
+from draftmill.dflash.gate_bins import LARGEST_WEIGHT
 from draftmill.q4nx.tiles import ROWS, from_bf16
 
 BLOCKS = 8
@@ -86,7 +87,7 @@ def find_order(stored: np.ndarray, columns: int) -> Ordered | None:
     values = stored[: len(stored) // block * block].reshape(-1, block)[:, : max(WINDOW, 2 * columns)]
     with np.errstate(all="ignore"):
         magnitudes = np.abs(from_bf16(values)).astype(np.float64)
-        magnitudes[~np.isfinite(magnitudes)] = 0  # counted elsewhere
+        magnitudes[~(magnitudes <= LARGEST_WEIGHT)] = 0  # counted elsewhere
         lag = {step: _correlation(magnitudes[:, :-step], magnitudes[:, step:]) for step in (1, ROWS, ROWS**2, columns)}
         lag[block] = _correlation(magnitudes[:-1], magnitudes[1:])
     declared = Neighbours(lag[1], lag[block], lag[ROWS], lag[ROWS**2])

@@ -11,7 +11,9 @@ import numpy as np
 
 from draftmill.dflash.gate_bins import (
     BF16_INFINITE,
+    KEY_SHIFT,
     KEYS,
+    LARGEST_WEIGHT,
     all_below,
     key_value,
     magnitude_counts,
@@ -22,6 +24,7 @@ from draftmill.dflash.gate_bins import (
 from draftmill.dflash.gate_result import Histogram
 from draftmill.q4nx import q4_1, q4_k
 from draftmill.q4nx.encodings import CODECS, Encoding, Kind
+from draftmill.q4nx.fitting import FLAT_SCALE
 from draftmill.q4nx.tiles import COLUMNS, GROUP, GROUPS, ROWS
 
 SAMPLED_TILES = 64
@@ -30,6 +33,9 @@ KEPT_TILES = 16
 """Tiles that are looked at whole: read as half floats, and for the tells of older forms."""
 
 _ABOVE_100, _HALF_INFINITE = 0x5640, 0x7C00  # 100 and infinity as half-float bits
+_SOUND_Q4_1, _SOUND_Q4_K = 0x4500, 0x4100
+"""bf16 bits of 2^11 and 2^3: with scale and minimum below them (in Q4_K times a byte) 15 x scale + minimum stays
+below `LARGEST_WEIGHT`."""
 _RATIO_BINS, _RATIO_REACH = 128, 32  # bins a unit, units on either side of zero
 
 
@@ -42,6 +48,9 @@ class PackedStatistics:
         self.groups = self.tiles * GROUPS * ROWS
         self.scales_not_finite = self.scales_not_positive = self.minimums_not_finite = 0
         self.dead = 0
+        self.too_large = 0
+        self.largest_scale = 0.0
+        self._largest_bits = 0
         self.first_bad: dict[str, list[int]] = {}
         self.minimum_seen = False
         self.half_above = self.half_not_finite = self.half_values = 0
@@ -77,21 +86,39 @@ class PackedStatistics:
         """At all factors, by the extremes of their bits; only what is not plainly sound is decoded."""
         if self.encoding.kind == Kind.Q4_1:
             scales, minimums = chunks[:, q4_1.SCALES].view("<u2"), chunks[:, q4_1.MINIMUMS].view("<u2")
-            limit, sound = BF16_INFINITE, True
+            limit, sound = _SOUND_Q4_1, True
         else:
             scales, minimums = chunks[:, q4_k.ROW_SCALES].view("<u2"), chunks[:, q4_k.ROW_MINIMUMS].view("<u2")
-            # Below 2^119 a product with a byte stays finite.
-            limit, sound = 0x7B00, bool(chunks[:, q4_k.SCALES].min())
+            limit, sound = _SOUND_Q4_K, bool(chunks[:, q4_k.SCALES].min())
         if not self.minimum_seen:
-            self.minimum_seen = bool((minimums & 0x7FFF).any())
-        if not (sound and int(scales.min()) > 0 and int(scales.max()) < limit and all_below(minimums, limit)):
+            self.minimum_seen = bool((minimums & 0x7FFF).any()) and (
+                self.encoding.kind == Kind.Q4_1 or bool(chunks[:, q4_k.MINIMUMS].any())
+            )
+        largest = int(scales.max())
+        if not (sound and int(scales.min()) > 0 and largest < limit and all_below(minimums, limit)):
             self._look_closer(first, chunks)
+        if self._largest_bits < largest < BF16_INFINITE:
+            self._largest_bits = largest
+            self._note_largest(first, chunks, int(scales.max(1).argmax()))
+
+    def _note_largest(self, first: int, chunks: np.ndarray, tile: int) -> None:
+        """The largest scale of the tile that has the largest factor so far."""
+        scales, _ = self._groups(chunks[tile : tile + 1])
+        scales = np.where(self._in_padding(np.array([first + tile])), 0, scales)
+        if scales.max() > self.largest_scale:
+            self.largest_scale = float(scales.max())
+            self.first_bad.pop("largest_scale", None)
+            self._note("largest_scale", scales == scales.max(), first + tile)
 
     def _look_closer(self, first: int, chunks: np.ndarray) -> None:
         scales, minimums = self._groups(chunks)
         padded = self._in_padding(np.arange(first, first + len(chunks)))
         self._count("scales_not_finite", ~np.isfinite(scales), first)
         self._count("minimums_not_finite", ~np.isfinite(minimums), first)
+        with np.errstate(all="ignore"):
+            reach = np.fmax(np.abs(minimums), np.abs(np.float32(15) * scales + minimums))
+            too_large = (reach > LARGEST_WEIGHT) & np.isfinite(scales) & np.isfinite(minimums) & ~padded
+        self._count("too_large", too_large, first)
         zero = ~(scales > 0) & np.isfinite(scales) & ~padded
         dead = zero & (scales == 0) & (minimums == 0)
         self.dead += int(np.count_nonzero(dead))
@@ -149,10 +176,20 @@ class PackedStatistics:
     def all_minimums_zero(self) -> bool:
         return not self.minimum_seen
 
+    @property
+    def all_zero(self) -> bool:
+        """Whether every group is zero: both factors, or the minimum under the scale that encoders give flat groups."""
+        bad = self.scales_not_finite + self.scales_not_positive + self.minimums_not_finite + self.too_large
+        return not (self.minimum_seen or bad) and self.largest_scale <= FLAT_SCALE
+
     @cached_property
     def scale_median(self) -> float:
-        """To an eighth of an octave. To be asked, as the ratio's, once all tiles were taken."""
-        return key_value(quantile_bin(np.cumsum(self._scale_keys), 0.5))
+        """Of scales that are neither zero nor a flat group's, to an eighth of an octave; 0 when there are none. To be
+        asked, as the ratio's, once all tiles were taken."""
+        keys = self._scale_keys.copy()
+        keys[0] = keys[int(np.float32(FLAT_SCALE).view(np.uint32)) >> KEY_SHIFT] = 0
+        reached = np.cumsum(keys)
+        return key_value(quantile_bin(reached, 0.5)) if reached[-1] else 0.0
 
     @cached_property
     def ratio_median(self) -> float:

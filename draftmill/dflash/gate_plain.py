@@ -6,8 +6,9 @@ from typing import Any
 import numpy as np
 
 from draftmill.dflash.gate_bins import (
-    BF16_INFINITE,
+    BF16_LARGEST_WEIGHT,
     KEYS,
+    LARGEST_WEIGHT,
     all_below,
     key_value,
     magnitude_counts,
@@ -31,6 +32,9 @@ class PlainStatistics:
         self.not_finite = 0
         self.negative = 0
         self.first_bad: int | None = None
+        self.too_large = 0
+        self.first_large: int | None = None
+        self.all_zero = True
         self._stored = np.dtype("<f4" if dtype == "F32" else "<u2")
         self._keep = keep
         self._head: list[np.ndarray] = []
@@ -47,8 +51,15 @@ class PlainStatistics:
     def take(self, offset: int, data: np.ndarray) -> None:
         stored = data.view(self._stored)
         first = offset // self.width
-        if self.dtype == "F32" or not all_below(stored, BF16_INFINITE):
-            bad = ~np.isfinite(stored if self.dtype == "F32" else from_bf16(stored))
+        if self.all_zero:
+            self.all_zero = not (stored if self.dtype == "F32" else stored & 0x7FFF).any()
+        if self.dtype == "F32" or not all_below(stored, BF16_LARGEST_WEIGHT):
+            every = stored if self.dtype == "F32" else from_bf16(stored)
+            bad = ~np.isfinite(every)
+            large = (np.abs(every) > LARGEST_WEIGHT) & ~bad
+            if large.any():
+                self.too_large += int(np.count_nonzero(large))
+                self.first_large = first + int(np.argmax(large)) if self.first_large is None else self.first_large
             if bad.any():
                 self.not_finite += int(np.count_nonzero(bad))
                 self.first_bad = first + int(np.argmax(bad)) if self.first_bad is None else self.first_bad

@@ -93,6 +93,12 @@ CHECKS: tuple[Declared, ...] = (
     Declared("scales.positive", "scales are positive", "packed tensors", "every one"),
     Declared("minimums.finite", "minimums are finite", "packed tensors", "every one"),
     Declared("minimums.band", "minimum/scale is that of weights", "packed tensors", f"median in {list(RATIO_BAND)}"),
+    Declared(
+        "packed.magnitude",
+        "decoded weights are of plausible size",
+        "packed tensors",
+        "at most 2^16, scales at most 2^16 medians, not all tiny",
+    ),
     Declared("norms.finite", "norm gains are finite", "norms", "every one"),
     Declared("norms.bfloat16", "norm gains are bfloat16", "norms", "gains of plausible size as bfloat16"),
     Declared("fusion.finite", "fusion matrix is finite", names.FUSION, "every value", (1,)),

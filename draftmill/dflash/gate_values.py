@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from draftmill.dflash.gate_bins import LARGEST_WEIGHT
 from draftmill.dflash.gate_ledger import Ledger
 from draftmill.dflash.gate_order import Order, find_order
 from draftmill.dflash.gate_packed import PackedStatistics
@@ -23,6 +24,9 @@ gains that stay between 1.2 and 3 all over a norm cannot be told from half float
 WEIGHT_BAND = (2.0**-20, 2.0**5)
 """90th percentile of the magnitudes of weights. Half floats of 2^-5 read 2^-47 as bfloat16."""
 
+SCALE_OUTLIER = 2.0**16
+"""Largest scale of a tensor over its median scale."""
+
 Packed = Mapping[str, tuple[Located, PackedStatistics]]
 Plain = Mapping[str, tuple[Located, PlainStatistics]]
 
@@ -32,9 +36,12 @@ def check_packed(packed: Packed, where: str, ledger: Ledger) -> None:
     tiles = {}
     halves = []
     for name, (located, statistics) in packed.items():
+        place = f"{where}:{located.entry.name}"
+        if statistics.all_zero:
+            ledger.refuse("scales.positive", _all_zero("scales_positive", place))
+            continue
         above, not_finite = statistics.half_shares
         halves.append((above, not_finite))
-        place = f"{where}:{located.entry.name}"
         if above < HALF_ABOVE and not_finite < HALF_NOT_FINITE:
             ledger.refuse(
                 "packed.not_half_float",
@@ -51,14 +58,14 @@ def check_packed(packed: Packed, where: str, ledger: Ledger) -> None:
             ledger.refuse("packed.not_legacy", foreign)
         else:
             tiles[name] = (located, statistics)
-    if not packed:
+    if not halves:
         return
     least = min(halves)
     ledger.passes(
         "packed.not_half_float",
         {"above_100": round(least[0], 4), "not_finite": round(min(share for _, share in halves), 4)},
         f"as half floats at least {least[0]:.1%} of a tensor's values would be above 100, and "
-        f"{max(share for _, share in halves):.1%} not finite: {len(packed)} tensors are no half-float matrices",
+        f"{max(share for _, share in halves):.1%} not finite: {len(halves)} tensors are no half-float matrices",
     )
     ledger.passes("packed.not_legacy", len(tiles), f"{len(tiles)} tensors have unsigned codes and minimums")
     if tiles:
@@ -93,6 +100,8 @@ def _check_factors(tiles: Packed, where: str, ledger: Ledger) -> None:
             zero, first = zero + statistics.dead, first or statistics.first_bad["dead"]
         if zero and first:
             ledger.refuse("scales.positive", _bad_groups("scales.positive", place, zero, first, "zero or negative"))
+        if refusal := _implausible(statistics, place):
+            ledger.refuse("packed.magnitude", refusal)
         medians[name] = statistics.ratio_median
         if not RATIO_BAND[0] <= statistics.ratio_median <= RATIO_BAND[1]:
             ledger.refuse(
@@ -110,10 +119,71 @@ def _check_factors(tiles: Packed, where: str, ledger: Ledger) -> None:
     ledger.passes("scales.finite", groups, f"every scale of {groups:,} groups is finite")
     ledger.passes("scales.positive", groups, f"every scale of {groups:,} groups is positive{unused}")
     ledger.passes("minimums.finite", groups, f"every minimum of {groups:,} groups is finite")
+    largest = max(statistics.largest_scale for _, statistics in tiles.values())
+    ledger.passes("packed.magnitude", largest, f"every weight is within 2^16; the largest scale is {largest:.3g}")
     low, high = min(medians.values()), max(medians.values())
     ledger.passes(
         "minimums.band", [round(low, 2), round(high, 2)], f"median of minimum/scale {low:.2f} .. {high:.2f} per tensor"
     )
+
+
+def _implausible(statistics: PackedStatistics, place: str) -> Refusal | None:
+    """Single groups first, then the whole: about 8 scales reach as far as most weights around zero."""
+    median, largest = statistics.scale_median, statistics.largest_scale
+    measured: dict[str, float] = {"groups": statistics.too_large, "largest_scale": largest, "scale_median": median}
+    if statistics.too_large:
+        row, column = statistics.first_bad["too_large"]
+        said = f"{statistics.too_large} groups decode to weights above {LARGEST_WEIGHT:.0f} or to infinity, the first "
+    elif largest > SCALE_OUTLIER * median > 0:
+        row, column = statistics.first_bad["largest_scale"]
+        said = f"One scale is {largest:.3g}, {largest / median:.3g} times the median, that "
+    elif median and not WEIGHT_BAND[0] <= 8 * median <= WEIGHT_BAND[1]:
+        return _refusal(
+            "magnitude",
+            place,
+            measured,
+            list(WEIGHT_BAND),
+            f"Half of its scales are around {median:.3g}, so its weights are near {8 * median:.3g}, which is no size "
+            "of a weight. Download the package again, or take the draft from its publisher again.",
+        )
+    else:
+        return None
+    return _refusal(
+        "magnitude",
+        place,
+        measured,
+        LARGEST_WEIGHT,
+        f"{said}of row {row} from column {column} on: damage. Download the package again, or pack the draft again.",
+    )
+
+
+def _all_zero(code: str, place: str) -> Refusal:
+    return _refusal(
+        code,
+        place,
+        "all zero",
+        "weights",
+        "Every one of its weights is zero, so it computes nothing: it was never trained, or lost when it was saved. "
+        "Take the draft from its publisher again.",
+    )
+
+
+def _too_large(code: str, place: str, statistics: PlainStatistics) -> Refusal:
+    return _refusal(
+        code,
+        place,
+        statistics.too_large,
+        0,
+        f"{statistics.too_large} values are above {LARGEST_WEIGHT:.0f} in magnitude, the first at "
+        f"{statistics.first_large}; no weight or gain is. Download the package again.",
+    )
+
+
+def _bad_size(code: str, place: str, statistics: PlainStatistics) -> Refusal | None:
+    """What is wrong with the size of values in any label."""
+    if statistics.all_zero:
+        return _all_zero(code, place)
+    return _too_large(code, place, statistics) if statistics.too_large else None
 
 
 def _bad_groups(check: str, place: str, count: int, first: list[int], what: str) -> Refusal:
@@ -150,7 +220,9 @@ def _check_norms(norms: list[tuple[Located, PlainStatistics]], where: str, ledge
             ledger.refuse("norms.finite", _not_finite("norms_finite", place, statistics))
         else:
             finite.append((located, statistics))
-        if statistics.dtype == "BF16" and not _plausible_gains(statistics):
+        if refusal := _bad_size("norms_bfloat16", place, statistics):
+            ledger.refuse("norms.bfloat16", refusal)
+        elif statistics.dtype == "BF16" and not _plausible_gains(statistics):
             ledger.refuse("norms.bfloat16", _half(place, "norms_bfloat16", statistics, GAIN_BAND, 0.5))
     if not norms:
         return
@@ -179,7 +251,11 @@ def _check_fusion(located: Located, statistics: PlainStatistics, where: str, led
     if statistics.not_finite:
         ledger.refuse("fusion.finite", _not_finite("fusion_finite", place, statistics))
     ledger.passes("fusion.finite", statistics.count, f"{statistics.count:,} values are finite", place)
-    if not _plausible_weights(statistics):
+    if refusal := _bad_size("fusion_bfloat16", place, statistics):
+        ledger.refuse("fusion.bfloat16", refusal)
+        if statistics.all_zero:
+            return
+    elif not _plausible_weights(statistics):
         # Of the order of other values nothing can be told.
         ledger.refuse("fusion.bfloat16", _half(place, "fusion_bfloat16", statistics, WEIGHT_BAND, 0.9))
         return
@@ -226,6 +302,8 @@ def _check_weights(check: str, found: list[tuple[Located, PlainStatistics]], whe
         place = f"{where}:{located.entry.name}"
         if statistics.not_finite:
             ledger.refuse(check, _not_finite(code, place, statistics))
+        elif refusal := _bad_size(code, place, statistics):
+            ledger.refuse(check, refusal)
         elif statistics.dtype == "BF16" and not _plausible_weights(statistics):
             ledger.refuse(check, _half(place, code, statistics, WEIGHT_BAND, 0.9))
     if found:

@@ -63,6 +63,20 @@ def poke(name: str, offset: int, value: bytes) -> Change:
     return in_tensors(change)
 
 
+def poked(name: str, values: dict[int, bytes]) -> Change:
+    """Writes bytes into a tensor at several places."""
+
+    def change(tensors: Tensors) -> None:
+        for offset, value in values.items():
+            bytes_of(tensors[name])[offset : offset + len(value)] = np.frombuffer(value, np.uint8)
+
+    return in_tensors(change)
+
+
+def zeroed(name: str) -> Change:
+    return in_tensors(lambda tensors: bytes_of(tensors[name]).fill(0))
+
+
 def relabelled(name: str, label: str) -> Change:
     return in_tensors(lambda tensors: tensors.update({name: replace(tensors[name], dtype=label)}))
 

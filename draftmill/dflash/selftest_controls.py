@@ -37,6 +37,7 @@ _KERNEL = f"{_LAYER}attention_conv.base_kernel"
 _SELECTOR = "model.candidate_selector.hidden_projection.weight"
 _CODEBOOK = "model.candidate_selector.successor_codebook"
 _NAN, _INFINITY = b"\xc0\x7f", b"\x80\x7f"
+_HUGE, _MINUS_HUGE = b"\x00\x7f", b"\x00\xff"
 _SHIFTED = np.array([2, 6, 10], "<i4").tobytes()
 
 CONTROLS: tuple[Control, ...] = (
@@ -106,10 +107,16 @@ CONTROLS: tuple[Control, ...] = (
     Control("minimums.finite", "one row's minimum is infinite", SECOND, poke(_V, 4672, _INFINITY)),
     Control("minimums.band", "minimums of one projection halved", FIRST, do.scaled_minimums(_V, 0.5)),
     Control("minimums.band", "minimums of one projection halved", SECOND, do.halved_q4_k_minimums(_V)),
+    Control("packed.magnitude", "factors whose sum is infinite", FIRST, do.poked(_V, {0: _HUGE, 512: _MINUS_HUGE})),
+    Control("packed.magnitude", "one scale is 8e6", FIRST, poke(_V, 0, b"\xf4\x4a")),
+    Control("packed.magnitude", "one row's scale is 2^16", SECOND, poke(_V, 4608, b"\x80\x47")),
     Control("norms.finite", "one gain is infinite", FIRST, poke(_FINAL, 0, _INFINITY)),
     Control("norms.bfloat16", "half-float twin of a norm", FIRST, do.as_half_floats(_FINAL)),
+    Control("norms.bfloat16", "one gain is 2^17", FIRST, poke(_FINAL, 0, b"\x00\x48")),
+    Control("norms.bfloat16", "a norm of zeros", FIRST, do.zeroed(_FINAL)),
     Control("fusion.finite", "one value is NaN", FIRST, poke(_FC, 0, _NAN)),
     Control("fusion.bfloat16", "half-float twin of the fusion matrix", FIRST, do.as_half_floats(_FC)),
+    Control("fusion.bfloat16", "one value is 1.7e38", FIRST, poke(_FC, 0, _HUGE)),
     Control("fusion.order", "the fusion matrix row-major under the same shape", FIRST, do.row_major(_FC, 256, 768)),
     Control("conv.kernels", "one value is NaN", SECOND, poke(_KERNEL, 0, _NAN)),
     Control("codebooks.values", "one value is NaN", PLAIN_SECOND, poke(_CODEBOOK, 0, _NAN)),

@@ -22,8 +22,9 @@ from draftmill.q4nx.tiles import (
 
 CHUNK_BYTES = 4736
 _MINS, _CODES, _S, _M = 256, 512, 4608, 4672
-SCALES, ROW_SCALES, ROW_MINIMUMS = slice(0, _MINS), slice(_S, _M), slice(_M, CHUNK_BYTES)
-"""Bytes of a chunk: u8 group scales, bf16 S and bf16 M, for a look at their bits."""
+SCALES, MINIMUMS = slice(0, _MINS), slice(_MINS, _CODES)
+ROW_SCALES, ROW_MINIMUMS = slice(_S, _M), slice(_M, CHUNK_BYTES)
+"""Bytes of a chunk: u8 group scales and mins, bf16 S and bf16 M, for a look at their bits."""
 
 
 def groups(chunks: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
