@@ -104,7 +104,11 @@ CHECKS: tuple[Declared, ...] = (
     Declared("fusion.finite", "fusion matrix is finite", names.FUSION, "every value", (1,)),
     Declared("fusion.bfloat16", "fusion matrix is bfloat16", names.FUSION, "weights of plausible size", (1,)),
     Declared(
-        "fusion.order", "fusion matrix is in the declared order", names.FUSION, "[N/32, K, 32], not row-major", (1,)
+        "fusion.order",
+        "fusion matrix is in the declared order",
+        names.FUSION,
+        "[N/32, K, 32], by neighbours",
+        (1,),
     ),
     Declared("conv.kernels", "base kernels are finite weights", "layers", "finite, of plausible size", (2,)),
     Declared("codebooks.values", "plain codebooks are finite weights", "candidate_selector", "finite, plausible", (2,)),

@@ -1,5 +1,6 @@
 """What the measured values say: tiles that are none, factors that are none, gains and weights that are not."""
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -267,12 +268,16 @@ def _check_fusion(located: Located, statistics: PlainStatistics, where: str, led
     found = find_order(statistics.head, located.expected.shape[1])
     if found is None:
         ledger.undetermined(
-            "fusion.order", None, "the matrix is too small for its order to show; its shape states it", withholds=False
+            "fusion.order",
+            None,
+            "too few blocks with weights for an order to show; the shape states it",
+            withholds=False,
         )
         return
     measured = {
         "declared": found.declared.as_json(),
         "row_major": found.row_major.as_json(),
+        "same_column": [round(value, 4) if math.isfinite(value) else None for value in found.same_column],
         "noise": round(found.noise, 4),
     }
     figures = f"as declared: {found.declared}; as row-major: {found.row_major}"
@@ -289,6 +294,20 @@ def _check_fusion(located: Located, statistics: PlainStatistics, where: str, led
                     "consistent neighbours in the declared order",
                     "The values do not lie in the declared order [N/32, K, 32] but row-major; every "
                     f"context row would be noise. Pack the draft again. Correlations {figures}.",
+                ),
+            )
+        case Order.OTHER:
+            near, half, far = found.same_column
+            ledger.refuse(
+                "fusion.order",
+                _refusal(
+                    "fusion_order",
+                    place,
+                    measured,
+                    "one correlation within a column",
+                    "The values do not lie in the declared order [N/32, K, 32]: what it puts into one column "
+                    f"correlates by {near:.3f}, {half:.3f} and {far:.3f} at 1, 16 and 32 rows apart, and in one "
+                    "column all three are alike. Pack the draft again.",
                 ),
             )
         case Order.UNDETERMINED:

@@ -154,6 +154,17 @@ def row_major(name: str, rows: int, columns: int) -> Change:
     return in_tensors(change)
 
 
+def in_blocks(name: str, rows: int, columns: int, height: int) -> Change:
+    """Stores a fusion matrix in blocks of another height than 32; all rows in one are column-major."""
+
+    def change(tensors: Tensors) -> None:
+        stored = bytes_of(tensors[name]).view("<u2")
+        matrix = stored.reshape(rows // 32, columns, 32).swapaxes(1, 2).reshape(rows, columns)
+        stored[:] = matrix.reshape(rows // height, height, columns).swapaxes(1, 2).reshape(-1)
+
+    return in_tensors(change)
+
+
 def scalar(name: str, stored: bytes) -> Change:
     return poke(f"dflash.{name}", 0, stored)
 

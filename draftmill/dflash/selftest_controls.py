@@ -118,6 +118,8 @@ CONTROLS: tuple[Control, ...] = (
     Control("fusion.bfloat16", "half-float twin of the fusion matrix", FIRST, do.as_half_floats(_FC)),
     Control("fusion.bfloat16", "one value is 1.7e38", FIRST, poke(_FC, 0, _HUGE)),
     Control("fusion.order", "the fusion matrix row-major under the same shape", FIRST, do.row_major(_FC, 256, 768)),
+    Control("fusion.order", "the fusion matrix column-major", FIRST, do.in_blocks(_FC, 256, 768, 256)),
+    Control("fusion.order", "the fusion matrix in blocks of 16 rows", FIRST, do.in_blocks(_FC, 256, 768, 16)),
     Control("conv.kernels", "one value is NaN", SECOND, poke(_KERNEL, 0, _NAN)),
     Control("codebooks.values", "one value is NaN", PLAIN_SECOND, poke(_CODEBOOK, 0, _NAN)),
     Control("scalars.block_size", "off by one", FIRST, scalar("block_size", b"\x09")),

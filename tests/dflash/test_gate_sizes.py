@@ -94,6 +94,7 @@ def test_gains_and_weights_that_are_merely_large_pass(tmp_path: Path) -> None:
 
     def change(tensors: dict[str, Any]) -> None:
         put(6, 500)(tensors[NORM].data)
+        put(6, 40)(tensors[FUSION].data)
         put(6, 10)(tensors[PROJECTION].data)
 
     edit_container(tmp_path / "p", change)
