@@ -28,6 +28,18 @@ VENDOR_MODEL_TYPE = "dflash"
 """model_type of FastFlowLM's packages; upstream checkpoints carry their target's family."""
 CONFIG_LIMIT = 1 << 20
 """Bytes. A real one has two thousand."""
+VALUES = frozenset(
+    f"dflash.{code}"
+    for code in (
+        "mask_outside_vocabulary",
+        "layer_ids_range",
+        "layer_ids_repeated",
+        "top_k_above_vocabulary",
+        "unsupported_key",
+        "weight_path",
+    )
+)
+"""Codes of findings about values that shape no tensor: the tensors can be held against the config all the same."""
 
 
 @dataclass(frozen=True)
@@ -110,6 +122,16 @@ def parse_config(content: Mapping[str, Any], *, where: str = "config.json", caus
     group_indivisible, top_k_above_vocabulary, unsupported_key, weight_path, and those of `rope`, `visibility` and
     `layer_ids`.
     """
+    config, findings = survey_config(content, where=where, causal=causal)
+    findings.raise_if_any()
+    assert config  # noqa: S101 - else there were findings
+    return config
+
+
+def survey_config(
+    content: Mapping[str, Any], *, where: str = "config.json", causal: bool | None = None
+) -> tuple[DraftConfig | None, Findings]:
+    """As `parse_config`, without raising: the config is there beside findings that are all `VALUES`."""
     findings = Findings()
     remarks: list[Remark] = []
     places = Places(content, where, findings)
@@ -138,8 +160,9 @@ def parse_config(content: Mapping[str, Any], *, where: str = "config.json", caus
     _check_sizes(places, value)
     if ids := found["target_layer_ids"]:
         check_layer_ids(places, ids.places[0], ids.value, depth)
-    findings.raise_if_any()
-    assert generation and rope and visibility and ids  # noqa: S101 - else there were findings
+    if not all(refusal.code in VALUES for refusal in findings.refusals):
+        return None, findings
+    assert generation and rope and visibility and ids  # noqa: S101 - else there were other findings
 
     remarks += remarks_on(
         ids.value,
@@ -155,7 +178,7 @@ def parse_config(content: Mapping[str, Any], *, where: str = "config.json", caus
     at["rope_theta"] = places.read(keys.ROPE_THETA).places  # type: ignore[union-attr]
     if generation == 1:
         at = {name: where for name, where in at.items() if name not in {key.name for key in keys.SECOND}}
-    return DraftConfig(
+    config = DraftConfig(
         generation=generation,
         vendor=vendor,
         **{key.name: value(key.name) for key in keys.SIZES},
@@ -178,6 +201,7 @@ def parse_config(content: Mapping[str, Any], *, where: str = "config.json", caus
         remarks=tuple(remarks),
         unknown=tuple(place for place in places.unread() if place not in keys.NEUTRAL),
     )
+    return config, findings
 
 
 def _generation(places: Places, vendor: bool, remarks: list[Remark]) -> Literal[1, 2] | None:

@@ -3,7 +3,7 @@
 from dataclasses import asdict
 from typing import Any
 
-from draftmill.dflash.config import CONFIG_LIMIT, VENDOR_MODEL_TYPE, DraftConfig, parse_config
+from draftmill.dflash.config import CONFIG_LIMIT, VENDOR_MODEL_TYPE, DraftConfig, survey_config
 from draftmill.dflash.gate_files import PackageFiles
 from draftmill.dflash.gate_ledger import Ledger
 from draftmill.dflash.gate_table import home_of
@@ -16,7 +16,7 @@ SHIFTED, KNOWN = "dflash.layer_ids_shifted", "dflash.layer_ids_known"
 
 
 def check_config(files: PackageFiles, ledger: Ledger) -> DraftConfig | None:
-    """The config, None when it is refused or cannot be read."""
+    """The config, which may be refused; None when it cannot be read or does not say which tensors there are."""
     if files.absent(NAME):
         sentence = "A package is a folder with config.json in it; give that folder, or download the package again."
         ledger.refuse("config.form", Refusal("dflash.config_missing", NAME, "no such file", "a file", sentence))
@@ -32,13 +32,11 @@ def check_config(files: PackageFiles, ledger: Ledger) -> DraftConfig | None:
         return None
     ledger.passes("config.form", len(data), f"{len(content)} keys in {len(data)} bytes")
     _check_model_type(content.get("model_type"), ledger)
-    try:
-        config = parse_config(content)
-    except Refused as refused:
-        for refusal in refused.refusals:
-            ledger.refuse(home_of(refusal.code, None, "config.keys"), refusal)
-        return None
-    _say(config, ledger)
+    config, findings = survey_config(content)
+    for refusal in findings.refusals:
+        ledger.refuse(home_of(refusal.code, None, "config.keys"), refusal)
+    if config:
+        _say(config, ledger)
     return config
 
 
@@ -90,7 +88,9 @@ def _say(config: DraftConfig, ledger: Ledger) -> None:
     of = "a target of unstated depth" if depth is None else f"{depth} target layers"
     ledger.passes("config.layer_ids", ids, f"{ids} of {of}")
     by_code = {remark.code: remark for remark in config.remarks}
-    if SHIFTED in by_code:
+    if ledger.refused("config.layer_ids"):
+        pass  # of ids that are impossible nothing more is said
+    elif SHIFTED in by_code:
         ledger.undetermined("config.layer_ids_base", ids, by_code[SHIFTED].sentence, withholds=False)
     else:
         known = by_code[KNOWN].sentence if KNOWN in by_code else "nothing suggests that they are shifted by one"

@@ -36,6 +36,9 @@ class Ledger:
     def refuse(self, check: str, *refusals: Refusal) -> None:
         self._entries[check].findings.extend(refusals)
 
+    def refused(self, check: str) -> bool:
+        return bool(self._entries[check].findings)
+
     def undetermined(self, check: str, measured: Any, evidence: str, *, withholds: bool) -> None:
         entry = self._entries[check]
         entry.measured, entry.evidence, entry.outcome = measured, evidence, Outcome.UNDETERMINED

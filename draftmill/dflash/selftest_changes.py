@@ -204,6 +204,14 @@ def nothing(folder: Path) -> None:
 
 
 def shift_ids(folder: Path) -> None:
-    ids = [2, 6, 10]
+    _set_ids(folder, [2, 6, 10])
+
+
+def _set_ids(folder: Path, ids: list[int]) -> None:
+    """In the config and in the container."""
     edit_config(folder, lambda content: content["dflash_config"].update({"target_layer_ids": ids}))
     scalar("target_layer_ids", np.array(ids, "<i4").tobytes())(folder)
+
+
+def too_deep(folder: Path) -> None:
+    _set_ids(folder, [1, 5, 12])

@@ -68,7 +68,7 @@ CONTROLS: tuple[Control, ...] = (
     Control("config.rope", "an unknown rotary type", FIRST, setting("rope_scaling", {"rope_type": "spiral"})),
     Control("config.visibility", "layers slide and use_swa is false", FIRST, setting("dflash_config.use_swa", False)),
     Control("config.mask", "mask id one beyond the vocabulary", FIRST, setting("dflash_config.mask_token_id", 512)),
-    Control("config.layer_ids", "a layer too deep", FIRST, setting("dflash_config.target_layer_ids", [1, 12])),
+    Control("config.layer_ids", "a layer too deep", FIRST, do.too_deep),
     Control("config.layer_ids_base", "ids shifted by one in both places", FIRST, do.shift_ids),
     Control("config.weight_path", "a weight path out of the package", FIRST, setting("weight_file", "../model.q4nx")),
     Control("config.top_k", "top-k one above the vocabulary", SECOND, setting("dflash_config.selector_top_k", 513)),

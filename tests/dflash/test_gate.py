@@ -130,6 +130,35 @@ def test_a_refused_config_does_not_hide_what_is_wrong_with_the_container(tmp_pat
     assert check(result, "scales.finite").outcome == Outcome.NOT_APPLICABLE
 
 
+@pytest.mark.parametrize(
+    ("key", "value", "check_id"),
+    [
+        ("mask_token_id", 512, "config.mask"),
+        ("target_layer_ids", [1, 5, 99], "config.layer_ids"),
+        ("target_layer_ids", [1, 5, 5], "config.layer_ids"),
+        ("attention_bias", True, "config.extensions"),
+    ],
+)
+def test_a_bad_value_that_shapes_no_tensor_hides_nothing_of_the_container(
+    key: str, value: Any, check_id: str, tmp_path: Path
+) -> None:
+    folder = tmp_path / "p"
+    tiny(folder, 1)
+
+    def change(content: dict[str, Any]) -> dict[str, Any]:
+        (content if key == "attention_bias" else content["dflash_config"])[key] = value
+        return content
+
+    def spoil(tensors: dict[str, Any]) -> None:
+        tensors["model.layers.0.mlp.up_proj.weight"].data[:2] = [0xC0, 0x7F]
+
+    edit_config(folder, change)
+    edit_container(folder, spoil)
+    found = caught(gate(folder))
+    assert {check_id, "scales.finite"} <= set(found)
+    assert ("scalars.target_layer_ids" in found) == (key == "target_layer_ids")
+
+
 def test_a_check_that_was_not_reached_is_never_a_pass(tmp_path: Path) -> None:
     (tmp_path / "p").mkdir()
     result = gate(tmp_path / "p")
