@@ -25,6 +25,9 @@ gains that stay between 1.2 and 3 all over a norm cannot be told from half float
 WEIGHT_BAND = (2.0**-20, 2.0**5)
 """90th percentile of the magnitudes of weights. Half floats of 2^-5 read 2^-47 as bfloat16."""
 
+WEIGHT_SPREAD = 2.0**20
+"""Ratio of the 90th to the 10th percentile of weights, where that is not zero. Normal weights have 13, of which their
+half floats read as bfloat16 make the eighth power."""
 SCALE_OUTLIER = 2.0**16
 """Largest scale of a tensor over its median scale."""
 
@@ -340,7 +343,8 @@ def _plausible_gains(statistics: PlainStatistics) -> bool:
 
 
 def _plausible_weights(statistics: PlainStatistics) -> bool:
-    return WEIGHT_BAND[0] <= statistics.magnitude(0.9) <= WEIGHT_BAND[1]
+    low, high = statistics.magnitude(0.1), statistics.magnitude(0.9)
+    return WEIGHT_BAND[0] <= high <= WEIGHT_BAND[1] and (low == 0 or high <= WEIGHT_SPREAD * low)
 
 
 def _not_finite(code: str, place: str, statistics: PlainStatistics) -> Refusal:

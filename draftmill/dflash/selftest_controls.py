@@ -121,6 +121,8 @@ CONTROLS: tuple[Control, ...] = (
     Control("fusion.order", "the fusion matrix column-major", FIRST, do.in_blocks(_FC, 256, 768, 256)),
     Control("fusion.order", "the fusion matrix in blocks of 16 rows", FIRST, do.in_blocks(_FC, 256, 768, 16)),
     Control("conv.kernels", "one value is NaN", SECOND, poke(_KERNEL, 0, _NAN)),
+    Control("conv.kernels", "half-float twin of a base kernel", SECOND, do.as_half_floats(_KERNEL)),
+    Control("codebooks.values", "half-float twin of a codebook", PLAIN_SECOND, do.as_half_floats(_CODEBOOK)),
     Control("codebooks.values", "one value is NaN", PLAIN_SECOND, poke(_CODEBOOK, 0, _NAN)),
     Control("scalars.block_size", "off by one", FIRST, scalar("block_size", b"\x09")),
     Control("scalars.block_size", "off by one", PLAIN_SECOND, scalar("block_size", b"\x09")),

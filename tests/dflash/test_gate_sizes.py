@@ -10,6 +10,7 @@ import pytest
 from draftmill.dflash.gate import gate
 from draftmill.dflash.gate_packed import PackedStatistics
 from draftmill.dflash.gate_result import Gate, Outcome, Verdict
+from draftmill.dflash.layout import Layout
 from draftmill.dflash.package import write
 from draftmill.dflash.storage import PUBLISHED
 from draftmill.dflash.synthetic import synthetic_config, synthetic_tensors
@@ -114,6 +115,33 @@ def test_the_largest_scale_is_found_wherever_its_tile_lies(kind: Kind, sizes: li
     assert statistics.too_large == 0
     assert statistics.first_bad["largest_scale"][0] == 173 * 32 + 9
     assert statistics.largest_scale == (1.0 if kind == Kind.Q4_1 else chunks[173, 9:256:32].max())
+
+
+KERNEL, CODEBOOK = "model.layers.0.attention_conv.base_kernel", "model.candidate_selector.successor_codebook"
+
+
+@pytest.mark.parametrize("spread", [0.02, 1.0])
+@pytest.mark.parametrize(("name", "check"), [(KERNEL, "conv.kernels"), (CODEBOOK, "codebooks.values")])
+def test_half_floats_of_kernels_and_plain_codebooks_are_told(
+    name: str, check: str, spread: float, tmp_path: Path
+) -> None:
+    """Of weights around 1 the 90th percentile is plausible as bfloat16 too: their spread is not."""
+    tiny(tmp_path / "p", 2, layout=Layout(codebooks=Kind.BF16))
+    values = np.random.default_rng(2).normal(0, spread, 1 << 20)
+
+    def spoil(tensors: dict[str, Any]) -> None:
+        data = tensors[name].data
+        data[:] = values[: data.size // 2].astype("<f2").view(np.uint8)
+
+    def mend(tensors: dict[str, Any]) -> None:
+        data = tensors[name].data
+        bfloat = (values[: data.size // 2].astype("<f4").view(np.uint32) >> 16).astype("<u2")
+        data[:] = bfloat.view(np.uint8)
+
+    edit_container(tmp_path / "p", spoil)
+    assert refused(gate(tmp_path / "p")) == [check]
+    edit_container(tmp_path / "p", mend)
+    assert refused(gate(tmp_path / "p")) == []
 
 
 @pytest.mark.parametrize("name", [NORM, FUSION])
