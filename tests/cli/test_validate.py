@@ -42,7 +42,7 @@ def test_a_sound_package_ends_with_0_and_shows_the_evidence(package: Path) -> No
     result = run(str(package))
     assert result.exit_code == 0
     assert "median of minimum/scale -7." in result.stdout
-    assert "pass: passes 50 of 50 checks" in result.stdout
+    assert "pass: passes 51 of 51 checks" in result.stdout
 
 
 def test_a_refused_package_ends_with_1_and_says_why_and_what_to_do(tmp_path: Path) -> None:
@@ -182,7 +182,7 @@ def test_the_selftest_prints_its_matrix_and_ends_with_0() -> None:
     assert result.exit_code == 0
     assert "only it" in result.stdout
     assert "not only it" not in result.stdout
-    assert "controls for 56 checks" in result.stdout
+    assert "controls for 57 checks" in result.stdout
 
 
 def test_a_selftest_with_a_gap_ends_with_1(monkeypatch: pytest.MonkeyPatch) -> None:
