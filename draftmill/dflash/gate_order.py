@@ -94,8 +94,8 @@ def find_order(stored: np.ndarray, columns: int) -> Ordered | None:
     block = columns * ROWS
     if len(stored) < 2 * block or columns <= 2 * ROWS:
         return None
-    every = stored[: len(stored) // block * block].reshape(-1, block)
-    values = every[every.any(1)][:, : max(WINDOW, 2 * columns)]
+    values = stored[: len(stored) // block * block].reshape(-1, block)[:, : max(WINDOW, 2 * columns)]
+    values = values[values.any(1)]
     if len(values) < 2:
         return None
     with np.errstate(all="ignore"):

@@ -97,7 +97,8 @@ class PackedStatistics:
         largest = int(scales.max())
         if not (sound and int(scales.min()) > 0 and largest < limit and all_below(minimums, limit)):
             self._look_closer(first, chunks)
-        if self._largest_bits < largest < BF16_INFINITE:
+        # Only one of twice the size is worth a closer look: an outlier is one by powers of two.
+        if self._largest_bits + 0x80 < largest < BF16_INFINITE:
             self._largest_bits = largest
             self._note_largest(first, chunks, int(scales.max(1).argmax()))
 
