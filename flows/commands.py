@@ -10,7 +10,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from draftmill.outcome import BadConfiguration
+from draftmill.gguf.mixes import MIXES
+from draftmill.outcome import BadConfiguration, MillError
 from flows.display import Display, progress_of, shown
 from flows.order import DEFAULT_HUB, DEFAULT_QUANTS, Ending, Order
 
@@ -55,9 +56,14 @@ def convert(
     explain: Explain = False,
 ) -> None:
     """Take one model through the mill: download, check, convert, quantize, check again, publish with the evidence."""
+    quants = tuple(dict.fromkeys(q.upper() for q in quant)) if quant else DEFAULT_QUANTS
+    if quantizer == "native" and (unknown := [q for q in quants if q not in MIXES]):
+        raise typer.BadParameter(f"{', '.join(unknown)}: ours makes {', '.join(MIXES)}; --quantizer stock makes others")
+    if missing := [str(path) for path in licence_file or () if not path.is_file()]:
+        raise typer.BadParameter(f"no such file: {', '.join(missing)}", param_hint="--licence-file")
     order = Order(
         ref=ref,
-        quants=tuple(q.upper() for q in quant) if quant else DEFAULT_QUANTS,
+        quants=quants,
         base=base,
         tokenizer_from=tokenizer_from,
         converter=converter,
@@ -71,11 +77,11 @@ def convert(
         licence_statement=licence_statement,
         licence_files=tuple(path.absolute() for path in licence_file or ()),
         catalogue=CATALOGUE,
-        stock_converter=stock_converter,
-        stock_python=stock_python,
+        stock_converter=stock_converter and stock_converter.absolute(),
+        stock_python=stock_python and stock_python.absolute(),
         llama_quantize=llama_quantize,
     )
-    finish(run_conversion(order, explain=explain), as_json)
+    finish(convert_or_say(order, explain, as_json), as_json)
 
 
 def demo(
@@ -112,6 +118,16 @@ def demo(
             hub=hub.endpoint,
         )
         finish(run_conversion(order, explain=explain), as_json)
+
+
+def convert_or_say(order: Order, explain: bool, as_json: bool) -> Ending:
+    """`run_conversion`; a failure is JSON on standard output too where that was asked for."""
+    try:
+        return run_conversion(order, explain=explain)
+    except MillError as error:
+        if as_json:
+            typer.echo(json.dumps({"kind": "failed", "ref": order.ref, "code": error.code, "sentence": str(error)}))
+        raise
 
 
 def run_conversion(order: Order, *, explain: bool = False) -> Ending:

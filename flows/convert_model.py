@@ -120,7 +120,7 @@ def _convert(order: Order, chain: Chain, steps: Steps) -> Ending:
         donor_files = do(steps.download(donor_ref, donor))
         do(steps.intake(donor_ref, donor_files, "donor"))
     tokenizer = do(steps.tokenizer(model, donor_files, listing, donor))
-    encodings = [order.base, *(quant for quant in order.quants if quant != order.base)]
+    encodings = list(dict.fromkeys([order.base, *order.quants]))
     names = {encoding: gguf_name(entry, weights, encoding) for encoding in encodings}
     terms = terms_of_order(order, listing, donor, model.finished.out, list(names.values()))
     provenance = {
@@ -141,6 +141,7 @@ def _convert(order: Order, chain: Chain, steps: Steps) -> Ending:
         order=order,
         listing=listing,
         donor=donor,
+        donor_files=donor_files,
         recipe=recipe,
         parameters=parameters,
         terms=terms,

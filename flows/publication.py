@@ -1,5 +1,6 @@
 """From finished jobs to a manifest and the files it commits."""
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -7,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from draftmill.licences.terms import is_carried, refusals, terms_of
-from draftmill.outcome import Refused
+from draftmill.outcome import Refusal, Refused
 from draftmill.pard.capabilities import WARP_FILE
 from draftmill.store.manifest import Donor, File, Licence, Manifest, Role, Source, Tool
 from flows.chain import Done
@@ -16,17 +17,31 @@ from flows.order import Order
 Listing = dict[str, Any]
 LISTING_TO_SOURCE = {"source": "origin"}
 NOT_PINNED = ("gated", "not_taken")
+ENTRY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*/[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
-def source_of(listing: Listing) -> Source:
-    """A listing as the manifest keeps it."""
+def source_of(listing: Listing, downloaded: Done) -> Source:
+    """A listing as the manifest keeps it, with the sha256 of every file: the hub states it for large ones only."""
+    sha256 = {output.path: output.sha256 for output in downloaded.finished.result.outputs}
     fields = {LISTING_TO_SOURCE.get(k, k): v for k, v in listing.items() if k not in NOT_PINNED}
+    fields["files"] = [{**file, "sha256": sha256[file["path"]]} for file in listing["files"]]
     return Source.model_validate(fields)
 
 
 def entry_name(order: Order, listing: Listing) -> str:
-    """owner/name of the publication: the source's, the order's own, or local/<folder>."""
-    return order.name or listing["repo"] or f"local/{Path(order.ref).resolve().name}"
+    """owner/name of the publication: the source's, the order's, or local/<folder>. Raises Refused when it is none."""
+    name = order.name or listing["repo"] or f"local/{Path(order.ref).resolve().name}"
+    if not ENTRY.fullmatch(name):
+        raise Refused(
+            Refusal(
+                "publish.name",
+                order.ref,
+                name,
+                "owner/name of letters, digits, dots, dashes and underscores",
+                "It cannot be published under this name; give another with --name OWNER/NAME.",
+            )
+        )
+    return name
 
 
 @dataclass(frozen=True)
@@ -45,7 +60,18 @@ def terms_of_order(order: Order, listing: Listing, donor: Listing | None, model:
     """
     files = {f["path"]: model / f["path"] for f in listing["files"] if is_carried(f["path"])}
     files |= {path.name: path for path in order.licence_files}
-    identifier = order.licence or listing["licence"]
+    stated, identifier = listing["licence"], order.licence or listing["licence"]
+    if order.licence and stated and order.licence.lower() != stated.lower() and not order.licence_statement:
+        raise Refused(
+            Refusal(
+                "publish.licence_contradicts",
+                "--licence",
+                order.licence,
+                stated,
+                f"The repository names the licence {stated}. Leave --licence away, or say with --licence-statement by "
+                "which right you publish it under another.",
+            )
+        )
     known = terms_of(identifier)
     notices = (known.display,) if known and known.display else ()
     findings = refusals(
@@ -77,6 +103,7 @@ def assemble(
     order: Order,
     listing: Listing,
     donor: Listing | None,
+    donor_files: Done | None,
     recipe: str,
     parameters: dict[str, Any],
     terms: Terms,
@@ -122,8 +149,8 @@ def assemble(
         kind="model",
         entry=entry_name(order, listing),
         recipe=recipe,
-        source=source_of(listing),
-        donor=Donor(source=source_of(donor), proof=proof_sha256) if donor else None,
+        source=source_of(listing, model),
+        donor=Donor(source=source_of(donor, donor_files), proof=proof_sha256) if donor and donor_files else None,
         files=tuple(listed),
         tools=_tools(jobs),
         parameters=parameters,

@@ -1,10 +1,10 @@
-"""Secrets of a run: written to files only the owner reads, handed to jobs by path, gone with the run.
+"""Secrets of a run: files in memory that only this process keeps alive, handed to jobs by path.
 
-Never parameters, labels, environment of a job, or log lines.
+Never parameters, labels, environment of a job, or log lines. Nothing is written to a disk, so nothing stays behind
+however the run ends.
 """
 
 import os
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,16 +15,18 @@ SOURCES = {"hf_token": ("HF_TOKEN_FILE", "HF_TOKEN")}
 
 @contextmanager
 def secret_files() -> Iterator[dict[str, Path]]:
-    """Name -> file, for each secret that the environment gives."""
-    with tempfile.TemporaryDirectory(prefix="draftmill-secrets-") as name:
-        folder = Path(name)
-        found = {}
+    """Name -> path of a memory file of this process (Linux: memfd_create), for each secret the environment gives."""
+    found, descriptors = {}, []
+    try:
         for secret, (file_variable, variable) in SOURCES.items():
             given = os.environ.get(file_variable)
             value = Path(given).read_text().strip() if given else os.environ.get(variable, "").strip()
             if value:
-                path = folder / secret
-                path.touch(mode=0o600)
-                path.write_text(value)
-                found[secret] = path
+                descriptor = os.memfd_create(secret, os.MFD_CLOEXEC)
+                descriptors.append(descriptor)
+                os.write(descriptor, value.encode())
+                found[secret] = Path(f"/proc/{os.getpid()}/fd/{descriptor}")
         yield found
+    finally:
+        for descriptor in descriptors:
+            os.close(descriptor)

@@ -20,7 +20,7 @@ from pydantic import BaseModel, ConfigDict
 from draftmill.licences.terms import is_carried, terms_of
 from draftmill.reports.gate_files import JSON, PAGE, write_gate
 from draftmill.store.interface import Store
-from draftmill.store.manifest import Licence, Manifest, Tool, recipe_digest
+from draftmill.store.manifest import Licence, Manifest, Source, Tool, recipe_digest
 from draftmill.store.opening import open_store
 from draftmill.store.probe import ready_store
 from draftmill.store.publish import Published, describe, find
@@ -109,7 +109,9 @@ def _validate(order: Order, chain: Chain, steps: Steps) -> Validation:
         keys = {done.title: done.key for done in chain.done if done.key} | {step.title: chain.key(step).digest}
         files = {name: Path(place) / name for name in (JSON, PAGE)}
         files |= {path: package.finished.out / path for path in _carried(listing)}
-        publication = Publication(_manifest(entry, recipe, listing, parameters, files, result, keys), files)
+        publication = Publication(
+            _manifest(entry, recipe, source_of(listing, package), listing, parameters, files, result, keys), files
+        )
         return _ended(order, store, publish(store, publication))
 
 
@@ -120,6 +122,7 @@ def _carried(listing: Listing) -> Iterable[str]:
 def _manifest(
     entry: str,
     recipe: str,
+    source: Source,
     listing: Listing,
     parameters: dict[str, Any],
     files: dict[str, Path],
@@ -132,7 +135,7 @@ def _manifest(
         kind="package",
         entry=entry,
         recipe=recipe,
-        source=source_of(listing),
+        source=source,
         files=tuple(
             describe(path, name, "evidence" if name in (JSON, PAGE) else "licence") for name, path in files.items()
         ),

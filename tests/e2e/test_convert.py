@@ -112,3 +112,25 @@ def test_the_stock_tools_make_the_same_tensors(mill: MillMaker, tmp_path: Path) 
         tensors = read_header(place).tensors.values()
         found.append({tensor.name: (tensor.type, bytes(map_tensor(place, tensor))) for tensor in tensors})
     assert found[0] == found[1]
+
+
+def test_wrong_usage_ends_with_2_and_before_anything_starts(mill: MillMaker) -> None:
+    here = mill()
+    for wrong in (("--quant", "Q9_9"), ("--licence-file", "/no/such/file"), ("--base", "Q8_0")):
+        code, _, err = here.run("convert", PLAIN, *wrong)
+        assert code == 2
+        assert "Traceback" not in err
+    assert not here.work.exists()
+
+
+def test_a_licence_that_contradicts_the_repository_is_refused_without_a_statement(mill: MillMaker) -> None:
+    code, ending, _ = mill().run("convert", PLAIN, "--quant", "Q8_0", "--licence", "mit", "--json")
+    assert code == 1
+    assert [refusal["code"] for refusal in ending["refusals"]] == ["publish.licence_contradicts"]
+
+
+def test_a_failure_is_json_too(mill: MillMaker) -> None:
+    code, ending, _ = mill(HF_ENDPOINT="http://127.0.0.1:9").run(
+        "convert", PLAIN, "--hub", "http://127.0.0.1:9", "--json"
+    )
+    assert (code, ending["kind"]) == (1, "failed")
