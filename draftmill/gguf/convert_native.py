@@ -192,7 +192,7 @@ def _not_finite(tensor: PlannedTensor) -> Refused:
             f"a value that {tensor.kind} cannot hold",
             "finite values",
             "The tensor holds infinities, NaN, or values beyond 65504 that F16 cannot hold; "
-            "try --outtype bf16, and if that is refused too, the checkpoint is damaged.",
+            "convert with --base BF16; if that is refused too, the checkpoint is damaged.",
         )
     )
 
