@@ -5,6 +5,7 @@ import signal
 import time
 from pathlib import Path
 
+import docker
 import pytest
 
 from tests.e2e.mill import PLAIN, MillMaker, published_files
@@ -15,7 +16,7 @@ ARGUMENTS = ("convert", PLAIN, "--quant", "Q8_0", "--json")
 
 
 def test_containers_publish_the_bytes_that_processes_publish(mill: MillMaker, tmp_path: Path) -> None:
-    client = engine()
+    engine()
     contents = []
     for runner in ("process", "docker"):
         here = mill(str(tmp_path / runner), DRAFTMILL_RUNNER=runner, HF_TOKEN="hf_canaryInContainers")
@@ -24,7 +25,12 @@ def test_containers_publish_the_bytes_that_processes_publish(mill: MillMaker, tm
         assert code == 0, err
         contents.append({path: file.read_bytes() for path, file in published_files(tmp_path / runner).items()})
     assert contents[0] == contents[1]
-    assert client.containers.list(all=True, filters={"label": "draftmill.run"}) == []
+
+
+def containers_of(client: docker.DockerClient, pid: int, *, stopped: bool = False) -> list[str]:
+    """Jobs of the containers that the command with this process number started; other runs may go on beside it."""
+    found = client.containers.list(all=stopped, filters={"label": "draftmill.run"})
+    return [c.labels["draftmill.job"] for c in found if f"/{pid}/" in c.labels["draftmill.owner"]]
 
 
 def test_a_killed_run_takes_its_container_with_it(mill: MillMaker, tmp_path: Path) -> None:
@@ -32,17 +38,17 @@ def test_a_killed_run_takes_its_container_with_it(mill: MillMaker, tmp_path: Pat
     here = mill(DRAFTMILL_RUNNER="docker")
     process = here.start(*ARGUMENTS)
     deadline = time.monotonic() + 300
-    while not client.containers.list(filters={"label": "draftmill.job=convert"}):
+    while "convert" not in containers_of(client, process.pid):
         assert process.poll() is None, process.communicate()
         assert time.monotonic() < deadline
         time.sleep(0.05)
     os.kill(process.pid, signal.SIGKILL)
     process.communicate()
     deadline = time.monotonic() + 5
-    while client.containers.list(filters={"label": "draftmill.run"}):
+    while containers_of(client, process.pid):
         assert time.monotonic() < deadline, "the container outlived its run"
         time.sleep(0.05)
     code, ending, err = here.run(*ARGUMENTS, timeout=600)
     assert code == 0, err
     assert ending["kind"] == "published"
-    assert client.containers.list(all=True, filters={"label": "draftmill.run"}) == []
+    assert containers_of(client, process.pid, stopped=True) == [], "the next run sweeps what a kill left stopped"
