@@ -35,6 +35,16 @@ def cpu_seconds(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
+def waited_seconds(pid: int) -> float | None:
+    """Time that the process's living threads were ready to run and had no core (schedstat's second field, in
+    nanoseconds: Documentation/scheduler/sched-stats.rst). None where the kernel does not count it."""
+    try:
+        fields = [Path(f"/proc/{pid}/task/{thread}/schedstat").read_text().split() for thread in _threads(pid)]
+        return sum(int(waited) for _, waited, _ in fields) / 1e9 if fields else None
+    except (OSError, ValueError):
+        return None
+
+
 def memory_bytes(pid: int) -> tuple[int, int]:
     """(resident now, most resident so far). Raises ProcessLookupError."""
     try:
@@ -92,6 +102,13 @@ def listening_sockets(pid: int) -> list[tuple[str, int]]:
 def is_loopback(address: str) -> bool:
     """Of an address as `listening_sockets` gives it: 127.0.0.0/8 or ::1, in the host's byte order."""
     return (len(address) == 8 and address.endswith("7F")) or address == "00000000000000000000000001000000"
+
+
+def _threads(pid: int) -> list[str]:
+    try:
+        return os.listdir(f"/proc/{pid}/task")
+    except OSError:
+        return []
 
 
 def _descriptors(pid: int) -> list[tuple[str, str]]:

@@ -17,7 +17,13 @@ from draftmill.measurement.client import Client
 from draftmill.measurement.flags import Settings, check_environment, clean_environment, command_line, read_help
 from draftmill.measurement.launch import launched
 from draftmill.measurement.leftovers import labels
-from draftmill.measurement.live_process import cpu_seconds, is_loopback, listening_sockets, memory_bytes
+from draftmill.measurement.live_process import (
+    cpu_seconds,
+    is_loopback,
+    listening_sockets,
+    memory_bytes,
+    waited_seconds,
+)
 from draftmill.measurement.providers import Provider, What, observe
 from draftmill.outcome import BadConfiguration, MillError
 
@@ -112,6 +118,10 @@ class Server:
         """Processor time of the server so far, user and system."""
         with self._as_error():
             return cpu_seconds(self.pid)
+
+    def waited_seconds(self) -> float | None:
+        """Time the server's threads were ready and had no core; None where the kernel does not say."""
+        return waited_seconds(self.pid)
 
     def memory_bytes(self) -> tuple[int, int]:
         """(resident now, most resident so far) of the server."""

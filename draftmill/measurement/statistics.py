@@ -27,7 +27,7 @@ from draftmill.outcome import Refusal, Refused
 
 Series = Sequence[float] | NDArray[np.float64]
 Word = Literal["faster", "slower", "no difference", "no verdict"]
-Reason = Literal["too few pairs", "drift", "interval too wide"]
+Reason = Literal["too few pairs", "machine too busy", "drift", "interval too wide"]
 
 
 @dataclass(frozen=True)
@@ -60,20 +60,23 @@ class Rule:
     """What a verdict needs; it is reported with the verdict.
 
     level: of the interval. margin: ratios within 1 / (1 + margin) .. 1 + margin count as no difference. drift_p: a
-    drift with a smaller p-value forbids a verdict. fewest: pairs; below 6 no order statistics reach a level of 0.95.
+    drift with a smaller p-value forbids a verdict. waiting: the largest share of the time they wanted that the servers
+    may have waited for a core; above it other work slows the arms, and not alike: the ratio is not the device's.
+    fewest: pairs; below 6 no order statistics reach a level of 0.95.
     resamples: bootstrap resamples, and permutations. seed: of both.
     """
 
     level: float = 0.95
     margin: float = 0.02
     drift_p: float = 0.01
+    waiting: float = 0.2
     fewest: int = 6
     resamples: int = 4000
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if not (0 < self.level < 1 and 0 < self.margin < 1 and 0 <= self.drift_p < 1):
-            raise ValueError(f"level, margin and drift_p lie between 0 and 1: {self}")
+        if not (0 < self.level < 1 and 0 < self.margin < 1 and 0 <= self.drift_p < 1 and 0 < self.waiting <= 1):
+            raise ValueError(f"level, margin, drift_p and waiting lie between 0 and 1: {self}")
         if self.fewest < 2 or self.resamples < 100:
             raise ValueError(f"at least 2 pairs and 100 resamples: {self}")
 
@@ -83,7 +86,7 @@ class Verdict:
     """word, and for "no verdict" the reason. ratio (median), interval, bootstrap, spread (MAD), drift: of the pairs.
 
     settles_at: pairs in all that would settle it, at this spread; None where the word is settled, or where more pairs
-    do not help (drift: quieten the machine and start again).
+    do not help (drift, a busy machine: quieten it and start again).
     """
 
     word: Word
@@ -208,11 +211,13 @@ def _settles_at(pairs: int, ratio: float, interval: Interval, rule: Rule) -> int
     return max(floor(pairs * min(needed)) + 1, pairs + 1)
 
 
-def decide(ratios: Series, rule: Rule) -> Verdict:
+def decide(ratios: Series, rule: Rule, *, waiting: float | None = None) -> Verdict:
     """The verdict over [n] per-pair ratios (n >= 1) in the order of measurement.
 
-    In this order: "no verdict" for too few pairs or for drift; "no difference" where the interval lies within the
-    margin around 1; "faster" or "slower" where it lies wholly on one side of 1; else "no verdict", interval too wide.
+    waiting: the share of the time they wanted that the servers waited for a core; None where it is not known.
+    In this order: "no verdict" for too few pairs, a busy machine or drift; "no difference" where the interval lies
+    within the margin around 1; "faster" or "slower" where it lies wholly on one side of 1; else "no verdict", interval
+    too wide.
     Raises Refused (measurement.samples_invalid).
     """
     array = _positive(ratios, "ratios")
@@ -225,6 +230,8 @@ def decide(ratios: Series, rule: Rule) -> Verdict:
     settles_at: int | None = None
     if pairs < rule.fewest:
         reason, settles_at = "too few pairs", rule.fewest
+    elif waiting is not None and waiting > rule.waiting:
+        reason = "machine too busy"
     elif drift.p < rule.drift_p:
         reason = "drift"
     elif 1 / (1 + rule.margin) <= interval.low and interval.high <= 1 + rule.margin:

@@ -1,0 +1,201 @@
+"""The raw record of a measurement on a device: what ran, on what, and every sample. Figures come from results.py.
+
+`report.json` is this record as JSON beside figures computed from it; whoever loads it computes them anew.
+"""
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from draftmill.outcome import Refusal, Refused
+from draftmill.speculation.regime import Count, Name, Record, Regime, Sha256
+from draftmill.speculation.trace import Acceptance, Counters, Natural, Stop
+
+Arm = Literal["target alone", "target + draft"]
+ALONE: Arm = "target alone"
+WITH_DRAFT: Arm = "target + draft"
+Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Finite = Annotated[float, Field(allow_inf_nan=False)]
+Divergent = Literal["near-tie", "another batch width", "clear gap"]
+
+
+class File(Record):
+    """A GGUF file that ran. architecture, label: general.architecture and general.name as its header states them."""
+
+    name: Name
+    sha256: Sha256
+    size: Count
+    architecture: Name
+    label: str | None
+
+
+class Library(Record):
+    path: Name
+    sha256: Sha256 | None
+
+
+class Ran(Record):
+    """What ran, read from the live process (draftmill.measurement.providers.What)."""
+
+    provider: Name
+    executable: Name
+    digest: Sha256
+    build: Name
+    libraries: tuple[Library, ...]
+    devices: tuple[str, ...]
+    nodes: tuple[str, ...]
+    variant: str | None
+    arguments: tuple[str, ...]
+    environment: dict[str, str]
+
+
+class Machine(Record):
+    """Where it ran. cores: those this process may use. memory: bytes."""
+
+    cpu: Name
+    cores: Count
+    memory: Count
+    system: Name
+
+
+class Memory(Record):
+    """Bytes by counter, before any server started and after the last one ended; `remarks` tell a rise that stayed."""
+
+    before: dict[str, int]
+    after: dict[str, int]
+    remarks: tuple[str, ...]
+
+
+class Setup(Record):
+    """How it was measured. together: both servers up at once; else one at a time, restarted for every block of `block`
+    pairs. warm_up: requests of each arm that are discarded after every start."""
+
+    device: Name
+    together: bool
+    block: Count
+    warm_up: Natural
+    chat: bool
+    context: Count
+    near_tie: Finite
+
+
+class Prompted(Record):
+    """A prompt as it was sent. tokens: how many ids."""
+
+    name: Name
+    kind: Name
+    tokens: Count
+
+
+class Sample(Record):
+    """One request. pair: None for a warm-up. second: the arm's turn was the second of its pair.
+
+    wall_s: from send to last byte. prompt_ms, predicted_ms: the server's own; predicted_ms covers the tokens after the
+    first. cpu_s: processor time of the server meanwhile. waited_s: time its threads were ready and did not get a core.
+    counters: None for the target alone, and where the engine does not count rounds.
+    """
+
+    arm: Arm
+    pair: Natural | None
+    second: bool
+    prompt: Name
+    tokens: tuple[Natural, ...]
+    stop: Stop
+    wall_s: Seconds
+    prompt_ms: Seconds
+    predicted_ms: Seconds
+    cpu_s: Seconds
+    waited_s: Seconds | None
+    counters: Counters | None
+
+
+class Divergence(Record):
+    """Where the arms' answers to one prompt part: at `position` (from 0) of the new tokens.
+
+    gap: by how much the log-probability of the target's best token exceeds its second there, one pass over the prefix;
+    best: that token. "another batch width": the gap is clear, but that pass agrees with the arm with the draft, so that
+    it is the target alone, one row at a time, that computes otherwise.
+    """
+
+    prompt: Name
+    pair: Natural
+    position: Natural
+    alone: Natural | None
+    with_draft: Natural | None
+    best: Natural
+    gap: Finite
+    kind: Divergent
+
+
+class Silence(Record):
+    """The draft was never used, or not in some sample: why, and the evidence of it."""
+
+    cause: Name
+    evidence: str
+    prompt: Name | None
+
+
+class Measured(Record):
+    """What every measurement states. started: UTC, ISO 8601. tool: draftmill's version."""
+
+    format: Literal[1] = 1
+    run: Name
+    started: Name
+    tool: Name
+    target: File
+    draft: File
+    pairing: tuple[str, ...]
+    regime: Regime
+    setup: Setup
+    machine: Machine
+    memory: Memory
+    prompts: tuple[Prompted, ...]
+    ran: dict[str, Ran]
+    remarks: tuple[str, ...]
+
+
+class Speed(Measured):
+    """Two arms of one run. samples: in the order taken. silence: then there is no ratio."""
+
+    what: Literal["speed"] = "speed"
+    samples: tuple[Sample, ...]
+    divergences: tuple[Divergence, ...]
+    silence: Silence | None
+
+
+class Accepted(Measured):
+    """Acceptance by one route. acceptance: None exactly where the draft was silent."""
+
+    what: Literal["acceptance"] = "acceptance"
+    acceptance: Acceptance | None
+    silence: Silence | None
+
+
+class _Report(BaseModel):
+    """The file: the record, and results that are for other readers."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    record: Annotated[Speed | Accepted, Field(discriminator="what")]
+
+
+def load(raw: bytes) -> Speed | Accepted:
+    """The record in a report.json; the figures beside it are not read.
+
+    Raises Refused (measurement.report_invalid, one refusal a fault).
+    """
+    try:
+        return _Report.model_validate_json(raw).record
+    except ValidationError as error:
+        raise Refused(
+            *(
+                Refusal(
+                    "measurement.report_invalid",
+                    ".".join(str(part) for part in fault["loc"]) or "report",
+                    fault["type"],
+                    "a report.json as draftmill writes it",
+                    f"{fault['msg']}: measure again, or fetch the report again",
+                )
+                for fault in error.errors(include_url=False, include_input=False)
+            )
+        ) from error
