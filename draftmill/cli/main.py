@@ -93,12 +93,13 @@ def _drop_output() -> None:
 
 
 def _run() -> None:
-    from draftmill.cli import dflash, doctor, store, validate
+    from draftmill.cli import devices, dflash, doctor, store, validate
 
     app.command("doctor")(doctor.doctor)
     app.command("validate")(validate.validate)
     app.add_typer(store.app, name="store")
     app.add_typer(dflash.app, name="dflash")
+    app.add_typer(devices.app, name="devices")
     for point in entry_points(group=VERBS):
         try:
             verb = point.load()

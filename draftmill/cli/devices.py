@@ -1,0 +1,82 @@
+"""`draftmill devices`: which devices there are to measure on, and whether one is ready."""
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from draftmill.cli.main import REFUSED_OR_FAILED, report
+from draftmill.measurement.device_lock import held_by, lock_path
+from draftmill.measurement.devices import Device, find_device, load_devices
+from draftmill.measurement.preflight import Preflight, preflight
+from draftmill.outcome import Refused
+
+app = typer.Typer(no_args_is_help=True, help="Devices to measure on.")
+
+Config = Annotated[
+    Path | None, typer.Option("--config", envvar="DRAFTMILL_DEVICES", help="A devices file; without one there is cpu.")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="JSON on standard output.")]
+
+
+@app.callback()
+def devices() -> None:
+    """Devices to measure on."""
+
+
+@app.command("list")
+def list_devices(config: Config = None, as_json: AsJson = False) -> None:
+    """Show the profiles, and who holds a device now."""
+    found = load_devices(config)
+    if as_json:
+        rows = [device.model_dump(mode="json") | {"held_by": held_by(lock_path(device))} for device in found.values()]
+        typer.echo(json.dumps(rows, indent=1))
+        return
+    table = Table("device", "nodes", "engine", box=None, pad_edge=False)
+    for device in found.values():
+        nodes = ", ".join(str(node.path) for node in device.nodes)
+        table.add_row(*(escape(cell) for cell in (device.name, nodes, _engine(device))))
+        if holder := held_by(lock_path(device)):
+            table.add_row("", "", f"[yellow]held by {escape(holder)}[/yellow]")
+    Console(soft_wrap=True).print(table)
+
+
+@app.command()
+def check(
+    name: Annotated[str, typer.Argument(help="The profile's name.")], config: Config = None, as_json: AsJson = False
+) -> None:
+    """Open a device and ask its engine for it. Ends with 1 and names all that is missing when it is not ready."""
+    found = preflight(find_device(config, name))
+    if as_json:
+        typer.echo(json.dumps(found.as_json(), indent=1))
+    else:
+        _show(found)
+        if not found.ready:
+            report(Refused(*found.refusals))
+    if not found.ready:
+        raise typer.Exit(REFUSED_OR_FAILED)
+
+
+def _engine(device: Device) -> str:
+    return device.engine if isinstance(device.engine, str) else str(device.engine.llama_server)
+
+
+def _show(found: Preflight) -> None:
+    console = Console(soft_wrap=True)
+    for label, value in found.facts.items():
+        if value not in (None, {}):
+            console.print(f"{label:<9}{escape(_told(value))}")
+    for remark in found.remarks:
+        console.print(f"[yellow]remark[/]   {escape(remark)}")
+    if found.ready:
+        console.print(f"[green]ready[/]    {escape(found.device)} can be measured on")
+
+
+def _told(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{label} {_told(part)}" for label, part in value.items())
+    return "; ".join(str(value).splitlines())

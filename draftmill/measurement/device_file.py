@@ -1,0 +1,86 @@
+"""A YAML file of settings, read so that what is wrong in it is told by its line.
+
+Scalars are taken as text and typed by the models that read them: `on` stays "on", `0` and `11.5.1` stay what was
+written. A key that is given twice is an error, where YAML readers silently take the last.
+"""
+
+from collections import UserDict
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from draftmill.outcome import BadConfiguration
+
+Place = tuple[str | int, ...]
+
+
+class Mapping(UserDict[str, Any]):
+    """The mapping under the file's one key, which knows where each of its parts stands."""
+
+    def __init__(self, path: Path, node: yaml.Node, values: dict[str, Any]) -> None:
+        super().__init__(values)
+        self._path = path
+        self._node = node
+
+    def explain(self, wrong: Iterable[tuple[Place, str]]) -> str:
+        """One sentence a line: file, line, key and what is wrong there."""
+        return "\n".join(dict.fromkeys(f"{self._path}, {self._at(place)}: {what}" for place, what in wrong))
+
+    def _at(self, place: Place) -> str:
+        node, line, names = self._node, self._node.start_mark.line, []
+        for part in place:
+            found = _below(node, part)
+            if found:
+                line, node = found
+            names.append(str(part))  # also of a key that is missing: the line is then that of what it is missing from
+        return f"line {line + 1}, {'.'.join(names)}"
+
+
+def read_mapping(path: Path, key: str) -> Mapping:
+    """The file's only top-level key. Raises BadConfiguration where it cannot be read or is something else."""
+    try:
+        text = path.read_text(encoding="utf-8")
+        node = yaml.compose(text, Loader=yaml.BaseLoader)
+        values = yaml.load(text, Loader=yaml.BaseLoader)  # noqa: S506 - it makes text, lists and mappings only
+    except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
+        raise BadConfiguration(f"{path} cannot be read: {error}", code="device.file", where=str(path)) from error
+    below = _below(node, key) if isinstance(values, dict) and list(values) == [key] else None
+    if below is None or not isinstance(values[key], dict):
+        sentence = f"{path} must hold one mapping, {key}, of names to profiles; config/{key}.yaml shows how."
+        raise BadConfiguration(sentence, code="device.file", where=str(path))
+    mapping = Mapping(path, below[1], values[key])
+    if twice := list(_twice(node, ())):
+        raise BadConfiguration(
+            "\n".join(f"{path}, line {line}, {'.'.join(map(str, place))}: given twice" for place, line in twice),
+            code="device.file",
+            where=str(path),
+        )
+    return mapping
+
+
+def _below(node: yaml.Node | None, part: str | int) -> tuple[int, yaml.Node] | None:
+    """(line from 0, node) of a key's value or a list's item."""
+    if isinstance(node, yaml.MappingNode):
+        for name, value in node.value:
+            if name.value == part:
+                return name.start_mark.line, value
+    if isinstance(node, yaml.SequenceNode) and isinstance(part, int):
+        item = node.value[part]
+        return item.start_mark.line, item
+    return None
+
+
+def _twice(node: yaml.Node | None, place: Place) -> Iterator[tuple[Place, int]]:
+    if isinstance(node, yaml.MappingNode):
+        seen = set()
+        for name, value in node.value:
+            here = (*place, str(name.value))
+            if name.value in seen:
+                yield here, name.start_mark.line + 1
+            seen.add(name.value)
+            yield from _twice(value, here)
+    elif isinstance(node, yaml.SequenceNode):
+        for number, item in enumerate(node.value):
+            yield from _twice(item, (*place, number))
