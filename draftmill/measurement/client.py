@@ -105,22 +105,35 @@ class Client:
         raise self._explain(_status_error("/health", status, body))
 
     def completion(
-        self, prompt: str | Sequence[int], n_predict: int, *, seed: int, timeout_s: float | None = None
+        self,
+        prompt: str | Sequence[int],
+        n_predict: int,
+        *,
+        seed: int,
+        cache_prompt: bool = False,
+        timeout_s: float | None = None,
     ) -> Completion:
-        """Greedy tokens after `prompt` (text, or token ids), the prompt cache off."""
-        request = {
-            "prompt": prompt if isinstance(prompt, str) else list(prompt),
-            "n_predict": n_predict,
-            "seed": seed,
-            "temperature": 0,
-            "cache_prompt": False,
-            "return_tokens": True,
-            "stream": False,
-        }
+        """Greedy tokens after `prompt` (text, or token ids). cache_prompt: whether the slot may use what it knows."""
+        request = _greedy(prompt, n_predict, seed) | {"cache_prompt": cache_prompt}
         started = time.perf_counter()
         answer = self._json("POST", "/completion", request, timeout_s)
         wall_s = time.perf_counter() - started
         return self._typed("/completion", lambda: _completion(answer, wall_s))
+
+    def top_two(self, prompt: Sequence[int], *, seed: int) -> tuple[tuple[int, float], tuple[int, float]]:
+        """The two likeliest tokens after `prompt`, each with its log-probability before any sampling, best first."""
+        answer = self._json("POST", "/completion", _greedy(prompt, 1, seed) | {"cache_prompt": False, "n_probs": 2})
+
+        def read() -> tuple[tuple[int, float], tuple[int, float]]:
+            first, second = answer["completion_probabilities"][0]["top_logprobs"]
+            return (int(first["id"]), float(first["logprob"])), (int(second["id"]), float(second["logprob"]))
+
+        return self._typed("/completion", read)
+
+    def apply_template(self, text: str) -> str:
+        """`text` as one user message in the model's own chat template, ready to be answered."""
+        answer = self._json("POST", "/apply-template", {"messages": [{"role": "user", "content": text}]})
+        return self._typed("/apply-template", lambda: str(answer["prompt"]))
 
     def tokenize(self, text: str, *, add_special: bool) -> list[int]:
         answer = self._json("POST", "/tokenize", {"content": text, "add_special": add_special})
@@ -255,6 +268,17 @@ def did_speculate(before: Sequence[Slot], sample: Completion, log: str) -> Specu
     if not sample.timings.draft_n:
         return Speculation(False, "nothing_drafted", "slot 0 speculates, but the sample counts no drafted token")
     return Speculation(True)
+
+
+def _greedy(prompt: str | Sequence[int], n_predict: int, seed: int) -> dict[str, Any]:
+    return {
+        "prompt": prompt if isinstance(prompt, str) else list(prompt),
+        "n_predict": n_predict,
+        "seed": seed,
+        "temperature": 0,
+        "return_tokens": True,
+        "stream": False,
+    }
 
 
 def _completion(answer: Mapping[str, Any], wall_s: float) -> Completion:

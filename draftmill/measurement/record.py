@@ -3,6 +3,7 @@
 `report.json` is this record as JSON beside figures computed from it; whoever loads it computes them anew.
 """
 
+from collections.abc import Sequence
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -169,6 +170,25 @@ class Accepted(Measured):
     what: Literal["acceptance"] = "acceptance"
     acceptance: Acceptance | None
     silence: Silence | None
+
+
+def paired(samples: Sequence[Sample]) -> list[tuple[Sample, Sample]]:
+    """(target alone, target + draft) of each pair, in the order of pairs; warm-ups are left out.
+
+    Raises Refused: measurement.samples_unpaired.
+    """
+    found: dict[int, dict[Arm, Sample]] = {}
+    for sample in samples:
+        if sample.pair is not None:
+            found.setdefault(sample.pair, {})[sample.arm] = sample
+    if lonely := [number for number, arms in found.items() if len(arms) != 2]:
+        sentence = "each sample of one arm needs its partner: measure again"
+        raise Refused(
+            Refusal(
+                "measurement.samples_unpaired", f"pair {lonely[0]}", [*found[lonely[0]]], [ALONE, WITH_DRAFT], sentence
+            )
+        )
+    return [(found[number][ALONE], found[number][WITH_DRAFT]) for number in sorted(found)]
 
 
 class _Report(BaseModel):

@@ -16,9 +16,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from draftmill.measurement.record import ALONE, WITH_DRAFT, Arm, Divergence, Sample, Speed
+from draftmill.measurement.record import ALONE, WITH_DRAFT, Arm, Divergence, Sample, Speed, paired
 from draftmill.measurement.statistics import Reason, Rule, Verdict, WarmUp, decide, pair_ratios, split_warm_up
-from draftmill.outcome import Refusal, Refused
 from draftmill.speculation.figures import Definition, Figure, Figures, compute_figures, round_cost
 from draftmill.speculation.trace import Acceptance
 
@@ -56,9 +55,9 @@ class OfKind:
 class SpeedResult:
     """word is request's, or "did not speculate": then nothing but arms is there.
 
-    cpu: median over the pairs of the target alone's processor seconds per token / those with the draft; None where
-    some were too short to count. costs: what a round costs in target tokens, by each definition of tokens per round,
-    from the ratio of generation.
+    generation: None where every answer is one token. cpu: median over the pairs of the target alone's processor seconds
+    per token / those with the draft; None where some were too short to count. costs: what a round costs in target
+    tokens, by each definition of tokens per round, from the ratio of generation.
     """
 
     word: Word
@@ -83,7 +82,8 @@ def speed_result(record: Speed, rule: Rule = DEFAULT_RULE) -> SpeedResult:
     pairs = pairs_of(record)
     waiting = waiting_share([sample for pair in pairs for sample in pair])
     request = decide(_ratios(pairs, request_s), rule, waiting=waiting)
-    generation = decide(_ratios(pairs, generation_s), rule, waiting=waiting)
+    longer = [pair for pair in pairs if min(len(sample.tokens) for sample in pair) > 1]
+    generation = decide(_ratios(longer, generation_s), rule, waiting=waiting) if longer else None
     lossless = _lossless(pairs, record.divergences)
     figures = _figures(record, pairs)
     kind_of = {prompted.name: prompted.kind for prompted in record.prompts}
@@ -115,21 +115,7 @@ def speed_result(record: Speed, rule: Rule = DEFAULT_RULE) -> SpeedResult:
 
 def pairs_of(record: Speed) -> list[Pair]:
     """(target alone, target + draft) of each pair, in the order of pairs. Raises Refused: samples_unpaired."""
-    found: dict[int, dict[str, Sample]] = {}
-    for sample in record.samples:
-        if sample.pair is not None:
-            found.setdefault(sample.pair, {})[sample.arm] = sample
-    if lonely := [number for number, arms in found.items() if set(arms) != set(_ARMS)]:
-        raise Refused(
-            Refusal(
-                "measurement.samples_unpaired",
-                f"pair {lonely[0]}",
-                sorted(found[lonely[0]]),
-                sorted(_ARMS),
-                "each sample of one arm needs its partner: measure again",
-            )
-        )
-    return [(found[number][ALONE], found[number][WITH_DRAFT]) for number in sorted(found)]
+    return paired(record.samples)
 
 
 def request_s(sample: Sample) -> float:
@@ -194,8 +180,8 @@ def _figures(record: Speed, pairs: Sequence[Pair]) -> Figures | None:
     return compute_figures(Acceptance(regime=record.regime, answers=known))
 
 
-def _costs(figures: Figures | None, generation: Verdict) -> tuple[Figure, ...]:
-    if figures is None:
+def _costs(figures: Figures | None, generation: Verdict | None) -> tuple[Figure, ...]:
+    if figures is None or generation is None:
         return ()
     speed = Figure(Definition.SPEED_RATIO, generation.ratio, figures.regime)
     wanted = (figures.pooled[name] for name in (Definition.TOKENS_UNTRUNCATED, Definition.TOKENS_BUDGET))

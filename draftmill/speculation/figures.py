@@ -19,7 +19,7 @@ over the answers that have one. The two differ where answers have different numb
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from fractions import Fraction
 from typing import Any, Literal
@@ -57,7 +57,7 @@ class Figure:
 
     definition: Definition
     value: float | None
-    regime: Regime
+    regime: Regime = field(repr=False)
     averaging: Averaging = "pooled"
     position: int | None = None
     counts: tuple[int, int] | None = None

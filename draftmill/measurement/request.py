@@ -1,0 +1,101 @@
+"""A measurement as it is asked for: everything but the two files. The same for the command line and for a job."""
+
+import os
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from draftmill.gguf.header import read_header
+from draftmill.measurement.acceptance import measure_by_counters, measure_token_exact
+from draftmill.measurement.devices import Device
+from draftmill.measurement.flags import Drafting, Settings
+from draftmill.measurement.leftovers import reap
+from draftmill.measurement.plan import Plan
+from draftmill.measurement.prompts import Prompt
+from draftmill.measurement.record import Accepted, Speed
+from draftmill.measurement.speed import measure_speed
+from draftmill.measurement.subject import CACHE_TYPE
+from draftmill.progress import Progress, silent
+from draftmill.speculation.regime import Count, Name, Record, Route, Share
+from draftmill.speculation.trace import Natural
+
+Form = Literal["auto", "chat", "raw"]
+_TEMPLATE = "tokenizer.chat_template"
+
+
+class AskedPrompt(Record):
+    name: Name
+    kind: Name
+    text: Name
+
+
+class MeasurementRequest(Record):
+    """route: of `acceptance`; speed always reads the counters. pairs: None for one a prompt. threads: None for every
+    core this process may use. form: how prompts are sent; "auto" takes the target's chat template where it has one.
+    The other members are those of `plan.Plan` and `flags.Drafting`.
+    """
+
+    what: Literal["speed", "acceptance"]
+    route: Route = "counters"
+    run: Name
+    device: Device
+    prompts: tuple[AskedPrompt, ...] = Field(min_length=1)
+    pairs: Count | None = None
+    budget: Annotated[int, Field(ge=8)] = 128
+    n_max: Count = 4
+    n_min: Natural = 0
+    p_min: Share = 0.0
+    spec_type: Name = "draft-simple"
+    threads: Count | None = None
+    context: Count = 2048
+    seed: Natural = 0
+    warm_up: Natural = 2
+    form: Form = "auto"
+    together: bool | None = None
+    block: Count = 8
+    near_tie: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 0.1
+
+
+def perform(request: MeasurementRequest, target: Path, draft: Path, progress: Progress = silent) -> Speed | Accepted:
+    """Runs it here, now. The device is held by the caller. Servers that outlived an earlier run are ended first.
+
+    Raises Refused, BadConfiguration, ServerError, Unavailable, OSError.
+    """
+    reap()
+    plan = plan_of(request, target, draft)
+    if request.what == "speed":
+        return measure_speed(plan, request.pairs or len(request.prompts), progress)
+    measure = measure_by_counters if request.route == "counters" else measure_token_exact
+    return measure(plan, progress)
+
+
+def plan_of(request: MeasurementRequest, target: Path, draft: Path) -> Plan:
+    """Raises Refused where the target is no whole GGUF, BadConfiguration where the engine is not there."""
+    device = request.device
+    threads = request.threads or len(os.sched_getaffinity(0))
+    cache: dict[str, Any] = {"cache_type_k": CACHE_TYPE, "cache_type_v": CACHE_TYPE}
+    chat = request.form == "chat" or (request.form == "auto" and _TEMPLATE in read_header(target).fields)
+    return Plan(
+        provider=device.provider(),
+        settings=Settings(target, request.context, threads, **cache, **device.settings_options()),
+        drafting=Drafting(
+            draft,
+            request.n_max,
+            request.n_min,
+            request.p_min,
+            request.spec_type,
+            **cache,
+            **device.drafting_options(),
+        ),
+        device=device,
+        prompts=tuple(Prompt(prompt.name, prompt.kind, prompt.text) for prompt in request.prompts),
+        run=request.run,
+        budget=request.budget,
+        seed=request.seed,
+        warm_up=request.warm_up,
+        chat=chat,
+        together=request.together,
+        block=request.block,
+        near_tie=request.near_tie,
+    )

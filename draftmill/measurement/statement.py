@@ -1,0 +1,82 @@
+"""What every record of a measurement states beside its samples, gathered around the run."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from draftmill import __version__
+from draftmill.measurement.arms import Arms
+from draftmill.measurement.device_memory import memory_rise, read_memory, settled_memory
+from draftmill.measurement.machine import read_machine
+from draftmill.measurement.plan import Plan
+from draftmill.measurement.record import Memory, Prompted, Setup
+from draftmill.measurement.subject import Encoded, describe, ran, regime_of
+from draftmill.outcome import Refused, Unavailable
+from draftmill.speculation.regime import Route
+from draftmill.tokenizers.ggml import read_gguf
+from draftmill.tokenizers.pairing import pair
+
+
+class Statement:
+    """Made before any server starts: reads both files and refuses a pair that the engine would not run as one.
+
+    Raises Refused with every finding, OSError for a file that cannot be read.
+    """
+
+    def __init__(self, plan: Plan, route: Route) -> None:
+        self._plan = plan
+        self._route: Route = route
+        self._started = datetime.now(UTC).isoformat(timespec="seconds")
+        self._files = describe(plan.settings.model), describe(plan.drafting.model)
+        pairing = pair(read_gguf(plan.settings.model), read_gguf(plan.drafting.model))
+        if pairing.refusals:
+            raise Refused(*pairing.refusals)
+        self._pairing = pairing.remarks
+        self.together = plan.fits_together()
+        self._before = read_memory(plan.device)
+
+    def complete(self, arms: Arms[Any], prompts: Sequence[Encoded], remarks: Sequence[str]) -> dict[str, Any]:
+        """The members of `Measured`, once every server has ended. Raises Unavailable: measurement.engine_changed."""
+        plan, whats = self._plan, arms.whats
+        if len({what.digest for what in whats.values()}) != 1:
+            raise Unavailable(
+                "the engine's file changed between the arms: leave it alone and measure again.",
+                code="measurement.engine_changed",
+            )
+        after = settled_memory(plan.device, self._before)
+        what = next(iter(whats.values()))
+        backend = plan.provider.name
+        return {
+            "run": plan.run,
+            "started": self._started,
+            "tool": f"draftmill {__version__}",
+            "target": self._files[0],
+            "draft": self._files[1],
+            "pairing": self._pairing,
+            "regime": regime_of(
+                self._route,
+                self._files,
+                plan.settings,
+                plan.drafting,
+                prompts,
+                plan.budget,
+                plan.seed,
+                what,
+                backend,
+                plan.device.name,
+            ),
+            "setup": Setup(
+                device=plan.device.name,
+                together=self.together,
+                block=1 if self.together else plan.block,
+                warm_up=plan.warm_up,
+                chat=plan.chat,
+                context=plan.settings.context,
+                near_tie=plan.near_tie,
+            ),
+            "machine": read_machine(),
+            "memory": Memory(before=self._before, after=after, remarks=memory_rise(self._before, after)),
+            "prompts": tuple(Prompted(name=each.name, kind=each.kind, tokens=len(each.tokens)) for each in prompts),
+            "ran": {arm: ran(backend, found) for arm, found in whats.items()},
+            "remarks": tuple(remarks),
+        }
