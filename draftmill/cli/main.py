@@ -93,13 +93,14 @@ def _drop_output() -> None:
 
 
 def _run() -> None:
-    from draftmill.cli import devices, dflash, doctor, store, validate
+    from draftmill.cli import devices, dflash, doctor, measure, store, validate
 
     app.command("doctor")(doctor.doctor)
     app.command("validate")(validate.validate)
     app.add_typer(store.app, name="store")
     app.add_typer(dflash.app, name="dflash")
     app.add_typer(devices.app, name="devices")
+    app.add_typer(measure.app, name="measure")
     for point in entry_points(group=VERBS):
         try:
             verb = point.load()

@@ -53,8 +53,10 @@ class Misbehaviour:
     token_ms: time of a target's token; round_cost: that of a round with drafts, in target tokens; noise: greatest
     random share of the time added; first: factor of the first request; drift: share added at every further request.
     crash_at, hang_at, garbage_at: the request (from 0) at which it does so; an endless log begins at the first.
-    `different_at`: position of the token that differs with a draft. `speculation_off` with `init_log` is what
-    llama-server does with a draft that it cannot use. `exit_loading`: it listens, then ends, as with a broken model.
+    `different_at`: position of the token that differs with a draft; asked for the likeliest tokens there, the server
+    gives its own one, or with `batch_agrees` the other, `gap` nats before the next. `speculation_off` with `init_log`
+    is what llama-server does with a draft that it cannot use. `exit_loading`: it listens, then ends, as with a broken
+    model.
     """
 
     token_ms: float = 0
@@ -67,6 +69,8 @@ class Misbehaviour:
     speculation_off: bool = False
     init_log: str = ""
     different_at: int = -1
+    gap: float = 5.0
+    batch_agrees: bool = False
     echo_loop: bool = False
     crash_at: int = -1
     hang_at: int = -1
@@ -119,11 +123,21 @@ class _Model:
             f"spec_decode_num_{name}_total": 0 for name in ("draft_tokens", "accepted_tokens", "drafts")
         }
         self.positions = [0] * self.n_max
+        self.asked: set[tuple[int, ...]] = set()
 
     def is_ready(self) -> bool:
         return not self.does.never_ready and (time.monotonic() - self.started) * 1000 >= self.does.loading_ms
 
+    def likeliest(self, prompt: list[int]) -> dict[str, Any]:
+        asked = next(known for known in self.asked if tuple(prompt[: len(known)]) == known)
+        best = expected_tokens(list(asked), len(prompt) - len(asked) + 1)[-1] + self.does.batch_agrees
+        top = [{"id": best, "logprob": -0.1}, {"id": 2, "logprob": -0.1 - self.does.gap}]
+        return {"completion_probabilities": [{"id": best, "logprob": -0.1, "top_logprobs": top}]}
+
     def complete(self, request: dict[str, Any]) -> dict[str, Any]:
+        if request.get("n_probs"):
+            return self.likeliest(request["prompt"])
+        self.asked.add(tuple(request["prompt"]))
         number, self.requests = self.requests, self.requests + 1
         if number == self.does.crash_at:
             os.kill(os.getpid(), signal.SIGSEGV)
@@ -218,6 +232,8 @@ class _Handler(BaseHTTPRequestHandler):
         request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         if self.path == "/tokenize":
             return self._answer(200, {"tokens": list(request["content"].encode())})
+        if self.path == "/apply-template":
+            return self._answer(200, {"prompt": f"<user>{request['messages'][0]['content']}<answer>"})
         if self.model.requests == self.model.does.garbage_at:
             return self._send(200, b"{not json")
         return self._answer(200, self.model.complete(request))

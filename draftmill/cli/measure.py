@@ -1,0 +1,339 @@
+"""`draftmill measure`: what a drafter is worth on this device, with the evidence, or why nothing can be said."""
+
+import json
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+from rich.console import Console
+
+from draftmill.cli.bar import progress_bar
+from draftmill.configuration import config_path
+from draftmill.outcome import BadConfiguration, InputOutput, MillError, Refused
+
+app = typer.Typer(no_args_is_help=True, help="Measure what a drafter is worth on a device: speed, and acceptance.")
+
+PASS, FAILED, NO_VERDICT = 0, 1, 3
+EXITS = {"no verdict": NO_VERDICT, "did not speculate": FAILED}
+"""Words of a result that do not end with 0; text that the draft changed ends with 1 too."""
+CHANGED = "diverged: clear gap"
+PIPELINE = "draftmill.pipeline"
+QUICK_PAIRS = 8
+
+Target = Annotated[Path, typer.Option(help="The target's GGUF file.", show_default=False)]
+Draft = Annotated[Path, typer.Option(help="The draft's GGUF file.", show_default=False)]
+DeviceName = Annotated[str, typer.Option(help="A device of the devices file, or cpu.")]
+Devices = Annotated[
+    Path | None, typer.Option(envvar="DRAFTMILL_DEVICES", help="A devices file; without one there is cpu.")
+]
+Engine = Annotated[Path | None, typer.Option(help="A llama-server to use in place of the device's own engine.")]
+LibraryPath = Annotated[list[Path] | None, typer.Option(help="A folder of its libraries; may be given again.")]
+PromptFiles = Annotated[
+    list[Path] | None, typer.Option("--prompts", help="A file or folder of prompts; may be given again.")
+]
+Kind = Annotated[list[str] | None, typer.Option(help="Prompts of this kind only; may be given again.")]
+Quick = Annotated[bool, typer.Option("--quick", help="One prompt only: an impression, not a result by kind.")]
+Form = Annotated[
+    Literal["auto", "chat", "raw"],
+    typer.Option(help="Prompts as chat messages or as they are; auto: chat where the target has a template."),
+]
+Budget = Annotated[int, typer.Option(min=8, help="New tokens a request.")]
+NMax = Annotated[int, typer.Option(min=1, help="Tokens drafted a round at most.")]
+NMin = Annotated[int, typer.Option(min=0, help="Rounds with fewer drafts are not verified.")]
+PMin = Annotated[float, typer.Option(min=0, max=1, help="Drafting stops below this probability.")]
+Threads = Annotated[int | None, typer.Option(min=1, help="Threads of the engine. Default: all cores.")]
+Context = Annotated[int, typer.Option(min=64, help="Context of the servers, in tokens.")]
+Seed = Annotated[int, typer.Option(min=0, help="The engine's seed; decoding is greedy.")]
+ReportFolder = Annotated[Path | None, typer.Option("--report", help="Write report.json, .md and .html here.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print the report as JSON.")]
+Wait = Annotated[int, typer.Option(min=0, help="Seconds to wait for a device that is held.")]
+Publish = Annotated[bool, typer.Option("--publish", help="Run it as a flow, and put the report into the store.")]
+Store = Annotated[str, typer.Option(envvar="DRAFTMILL_STORE", help="A folder, or s3://bucket/prefix.")]
+Work = Annotated[Path, typer.Option(envvar="DRAFTMILL_WORK", help="Job cache and Prefect state, with --publish.")]
+Runner = Annotated[
+    Literal["process", "docker"], typer.Option(envvar="DRAFTMILL_RUNNER", help="Where jobs run, with --publish.")
+]
+SERVERS = {"auto": None, "both": True, "one": False}
+
+
+@app.command()
+def speed(
+    target: Target,
+    draft: Draft,
+    device: DeviceName = "cpu",
+    devices: Devices = None,
+    engine: Engine = None,
+    library_path: LibraryPath = None,
+    prompts: PromptFiles = None,
+    kind: Kind = None,
+    quick: Quick = False,
+    form: Form = "auto",
+    pairs: Annotated[
+        int | None, typer.Option(min=1, help="Pairs of requests. Default: one a prompt; 8 with --quick.")
+    ] = None,
+    budget: Budget = 128,
+    n_max: NMax = 4,
+    n_min: NMin = 0,
+    p_min: PMin = 0.0,
+    spec_type: Annotated[str, typer.Option(help="The engine's word for how to speculate; none: not at all.")] = (
+        "draft-simple"
+    ),
+    threads: Threads = None,
+    context: Context = 2048,
+    seed: Seed = 0,
+    warm_up: Annotated[int, typer.Option(min=0, help="Requests of each arm that are discarded.")] = 2,
+    servers: Annotated[
+        Literal["auto", "both", "one"], typer.Option(help="Both arms' servers up at once, or one at a time.")
+    ] = "auto",
+    report: ReportFolder = None,
+    as_json: AsJson = False,
+    wait: Wait = 0,
+    publish: Publish = False,
+    store: Store = "./mill-store",
+    work: Work = Path("mill-work"),
+    runner: Runner = "process",
+) -> None:
+    """Target alone against target + draft, request by request in one run: the ratio, its interval and a verdict.
+
+    Ends with 0 for faster, slower or no difference, 3 for no verdict, 1 where the draft was never used, changed the
+    text, or something broke.
+    """
+    with _said(as_json):
+        asked = _request(
+            device, devices, engine, library_path, prompts, kind, quick,
+            what="speed", form=form, pairs=pairs or (QUICK_PAIRS if quick else None), budget=budget, n_max=n_max,
+            n_min=n_min, p_min=p_min, spec_type=spec_type, threads=threads, context=context, seed=seed,
+            warm_up=warm_up, together=SERVERS[servers],
+        )  # fmt: skip
+        _measure(asked, target, draft, report, as_json, wait, publish, store, work, runner)
+
+
+@app.command()
+def acceptance(
+    target: Target,
+    draft: Draft,
+    route: Annotated[
+        Literal["counters", "token-exact"],
+        typer.Option(help="The engine's own counters, or every draft held to the target's own greedy text."),
+    ] = "counters",
+    device: DeviceName = "cpu",
+    devices: Devices = None,
+    engine: Engine = None,
+    library_path: LibraryPath = None,
+    prompts: PromptFiles = None,
+    kind: Kind = None,
+    quick: Quick = False,
+    form: Form = "auto",
+    budget: Budget = 128,
+    n_max: NMax = 4,
+    n_min: NMin = 0,
+    p_min: PMin = 0.0,
+    threads: Threads = None,
+    context: Context = 2048,
+    seed: Seed = 0,
+    report: ReportFolder = None,
+    as_json: AsJson = False,
+    wait: Wait = 0,
+    publish: Publish = False,
+    store: Store = "./mill-store",
+    work: Work = Path("mill-work"),
+    runner: Runner = "process",
+) -> None:
+    """How many of the draft's tokens the target accepts, by one of two routes whose figures never mix."""
+    if route == "token-exact" and (n_min or p_min):
+        raise typer.BadParameter("gates (--n-min, --p-min) belong to --route counters: token-exact offers every draft")
+    with _said(as_json):
+        asked = _request(
+            device, devices, engine, library_path, prompts, kind, quick,
+            what="acceptance", route=route, form=form, budget=budget, n_max=n_max, n_min=n_min, p_min=p_min,
+            threads=threads, context=context, seed=seed,
+        )  # fmt: skip
+        _measure(asked, target, draft, report, as_json, wait, publish, store, work, runner)
+
+
+@app.command()
+def show(
+    report: Annotated[Path, typer.Argument(help="A report.json.")],
+    into: Annotated[Path | None, typer.Option("--report", help="Write report.json, .md and .html here.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show a report again; every figure is computed anew from its samples."""
+    with _said(as_json):
+        record = _load(report)
+        if into:
+            _write(into, record)
+        raise typer.Exit(_finish(record, as_json))
+
+
+@app.command()
+def compare(
+    one: Annotated[Path, typer.Argument(help="A report.json of measure speed.")],
+    other: Annotated[Path, typer.Argument(help="Another, of the same regime.")],
+    by: Annotated[str, typer.Option(help="ratio; whatever is no ratio inside one run is refused.")] = "ratio",
+) -> None:
+    """Two runs side by side, where their regimes are the same. Their tokens per second never compare."""
+    from draftmill.measurement.comparison import compare as compare_records
+
+    for path, sentence in zip((one, other), compare_records(_load(one), _load(other), by), strict=True):
+        typer.echo(f"{path}: {sentence}")
+
+
+def _request(
+    device: str,
+    devices: Path | None,
+    engine: Path | None,
+    library_path: list[Path] | None,
+    prompts: list[Path] | None,
+    kind: list[str] | None,
+    quick: bool,
+    **asked: Any,
+) -> Any:
+    from draftmill.measurement.devices import find_device
+    from draftmill.measurement.prompts import interleaved, load_prompts
+    from draftmill.measurement.prompts import quick as one_prompt
+    from draftmill.measurement.request import AskedPrompt, MeasurementRequest
+
+    profile = find_device(devices, device)
+    if engine:
+        own = {"llama_server": str(engine), "library_path": [str(each.absolute()) for each in library_path or ()]}
+        profile = type(profile).model_validate(profile.model_dump(mode="json") | {"engine": own})
+    found = load_prompts(prompts or [config_path("prompts")])
+    if kind:
+        kinds = [each.lower() for each in kind]
+        if unknown := [each for each in kinds if each not in found.kinds]:
+            raise typer.BadParameter(
+                f"no prompt is of kind {', '.join(unknown)}; there are {', '.join(found.kinds)}", param_hint="--kind"
+            )
+        found = type(found)(tuple(prompt for prompt in found.prompts if prompt.kind in kinds))
+    chosen = one_prompt(found) if quick else interleaved(found)
+    return MeasurementRequest(
+        run=f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{os.urandom(3).hex()}",
+        device=profile,
+        prompts=tuple(AskedPrompt(name=each.name, kind=each.kind, text=each.text) for each in chosen.prompts),
+        **asked,
+    )
+
+
+def _measure(
+    asked: Any,
+    target: Path,
+    draft: Path,
+    report: Path | None,
+    as_json: bool,
+    wait: int,
+    publish: bool,
+    store: str,
+    work: Path,
+    runner: str,
+) -> None:
+    from draftmill.measurement.device_lock import device_lock
+    from draftmill.measurement.preflight import preflight
+    from draftmill.measurement.record import load
+    from draftmill.measurement.request import perform
+
+    if report:
+        _ready(report)
+    places: dict[str, str] = {}
+    if publish:
+        ending = _pipeline()(
+            asked.model_dump(mode="json"),
+            target=target.absolute(),
+            draft=draft.absolute(),
+            store=store,
+            work=work.absolute(),
+            runner=runner,
+            wait_s=wait,
+        )
+        record, places = load(ending["report"]), ending["places"]
+    else:
+        with (
+            progress_bar(count_bytes=False) as progress,
+            device_lock(asked.device, run=asked.run, wait_s=wait, progress=progress),
+        ):
+            preflight(asked.device).check()
+            record = perform(asked, target, draft, progress)
+    if report:
+        _write(report, record)
+    code = _finish(record, as_json)
+    if not as_json:
+        for name, place in places.items():
+            typer.echo(f"{name}: {place}")
+    raise typer.Exit(code)
+
+
+def _pipeline() -> Callable[..., Any]:
+    found = list(entry_points(group=PIPELINE, name="measure_pair"))
+    try:
+        run: Callable[..., Any] = found[0].load()
+    except (IndexError, ModuleNotFoundError) as error:
+        raise BadConfiguration(
+            f"--publish needs the pipeline ({error}): pip install 'draftmill[pipeline]', or use ./mill",
+            code="cli.pipeline",
+        ) from None
+    return run
+
+
+def _load(path: Path) -> Any:
+    from draftmill.measurement.record import load
+
+    try:
+        return load(path.read_bytes())
+    except OSError as error:
+        raise InputOutput(f"{path} cannot be read ({error.strerror}).", code="cli.report", where=str(path)) from error
+
+
+def _finish(record: Any, as_json: bool) -> int:
+    """Prints the record and returns the exit code for it."""
+    from draftmill.cli.measure_table import show as show_table
+    from draftmill.measurement.acceptance_results import acceptance_result
+    from draftmill.measurement.record import Speed
+    from draftmill.measurement.speed_results import speed_result
+    from draftmill.reports.measurement_json import report_json
+
+    if as_json:
+        typer.echo(report_json(record))
+    else:
+        show_table(record, Console())
+    if not isinstance(record, Speed):
+        return EXITS.get(acceptance_result(record).word, PASS)
+    result = speed_result(record)
+    return FAILED if result.lossless == CHANGED else EXITS.get(result.word, PASS)
+
+
+def _ready(folder: Path) -> None:
+    """Before the work, which takes minutes. Raises BadParameter where nothing can be written."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if not os.access(folder, os.W_OK):
+            raise PermissionError(13, "Permission denied")
+    except OSError as error:
+        raise typer.BadParameter(
+            f"nothing can be written into {folder} ({error.strerror or error}); name another folder",
+            param_hint="--report",
+        ) from None
+
+
+def _write(folder: Path, record: Any) -> None:
+    from draftmill.reports.measurement_files import write_report
+
+    _ready(folder)
+    write_report(folder, record)
+
+
+@contextmanager
+def _said(as_json: bool) -> Iterator[None]:
+    """A refusal or failure is JSON on standard output too where that was asked for."""
+    try:
+        yield
+    except MillError as error:
+        if not as_json:
+            raise
+        refusals = [refusal.as_json() for refusal in error.refusals] if isinstance(error, Refused) else []
+        outcome = "refused" if refusals else "failed"
+        typer.echo(json.dumps({"outcome": outcome, "code": error.code, "error": str(error), "refusals": refusals}))
+        raise typer.Exit(FAILED) from None
