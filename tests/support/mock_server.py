@@ -52,6 +52,8 @@ class Misbehaviour:
 
     token_ms: time of a target's token; round_cost: that of a round with drafts, in target tokens; noise: greatest
     random share of the time added; first: factor of the first request; drift: share added at every further request.
+    missing_rounds: its metrics know nothing of speculation, as before August 2026; miscounts: drafts that its metrics
+    count and its answers do not.
     crash_at, hang_at, garbage_at: the request (from 0) at which it does so; an endless log begins at the first.
     `different_at`: position of the token that differs with a draft; asked for the likeliest tokens there, the server
     gives its own one, or with `batch_agrees` the other, `gap` nats before the next. `speculation_off` with `init_log`
@@ -66,6 +68,8 @@ class Misbehaviour:
     first: float = 1
     drift: float = 0
     missing_counters: bool = False
+    missing_rounds: bool = False
+    miscounts: int = 0
     speculation_off: bool = False
     init_log: str = ""
     different_at: int = -1
@@ -193,14 +197,15 @@ class _Model:
         for offered, accepted in rounds:
             self.spec_counters["spec_decode_num_draft_tokens_total"] += offered
             self.spec_counters["spec_decode_num_accepted_tokens_total"] += accepted
-            self.spec_counters["spec_decode_num_drafts_total"] += 1
+            self.spec_counters["spec_decode_num_drafts_total"] += 1 + self.does.miscounts
             for position in range(accepted):
                 self.positions[position] += 1
 
     def metrics(self) -> str:
-        counters = self.counters | ({} if self.does.missing_counters else self.spec_counters)
+        silent = self.does.missing_counters or self.does.missing_rounds
+        counters = self.counters | ({} if silent else self.spec_counters)
         lines = [f"# TYPE llamacpp:{name} counter\nllamacpp:{name} {value}" for name, value in counters.items()]
-        if not self.does.missing_counters:
+        if not silent:
             name = "llamacpp:spec_decode_num_accepted_tokens_per_pos_total"
             lines += [f'{name}{{position="{position}"}} {value}' for position, value in enumerate(self.positions)]
         return "\n".join(lines) + "\n"
