@@ -29,6 +29,8 @@ QUIET = {
     "PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE": "prefect.server.concurrency.lease_storage.filesystem",
     "PREFECT_RESULTS_PERSIST_BY_DEFAULT": "false",
 }
+PRIVATE = "DRAFTMILL_PREFECT_PRIVATE"
+"""Set while the server is this command's own: what is held on it is held by this command or by nobody."""
 START_S = 90
 
 
@@ -51,11 +53,12 @@ def prefect_server(state: Path) -> Iterator[str]:
             server = _start(port, output)
             try:
                 _await(url, server, log)
-                os.environ["PREFECT_API_URL"] = url
+                os.environ |= {"PREFECT_API_URL": url, PRIVATE: "1"}
                 yield url
             finally:
                 _drain()
-                os.environ.pop("PREFECT_API_URL", None)
+                for name in ("PREFECT_API_URL", PRIVATE):
+                    os.environ.pop(name, None)
                 _stop(server)
 
 

@@ -67,8 +67,8 @@ def device_lock(
 
 
 @contextlib.contextmanager
-def hold(path: Path, what: str, *, run: str, wait_s: float = 0, progress: Progress = silent) -> Iterator[None]:
-    """`device_lock` of any file; `what` is what it stands for."""
+def hold(path: Path, what: str, *, run: str, wait_s: float = 0, progress: Progress = silent) -> Iterator[str]:
+    """`device_lock` of any file; `what` is what it stands for. Gives who held it before and did not live to let go."""
     started = time.monotonic()
     while (descriptor := _try(path)) is None:
         waited = time.monotonic() - started
@@ -79,9 +79,10 @@ def hold(path: Path, what: str, *, run: str, wait_s: float = 0, progress: Progre
         time.sleep(min(POLL_S, wait_s - waited))
     _held.add(descriptor)
     try:
+        killed = _recorded(path)
         record = {"pid": os.getpid(), "run": run, "since": datetime.now(UTC).isoformat(timespec="seconds")}
         _write(descriptor, json.dumps(record))
-        yield
+        yield killed
     finally:
         if descriptor in _held:  # not in a child that was forked inside the block
             _write(descriptor, "")
