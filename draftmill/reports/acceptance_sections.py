@@ -25,9 +25,10 @@ _SAID = {
     D.BIMODALITY: "(zero + full) / rounds with a draft: 1 is all or nothing",
 }
 _PER_ROUND = {D.ACCEPTED_PER_ROUND, D.TOKENS_UNTRUNCATED, D.TOKENS_BUDGET}
+_OF_THE_LIST = {D.ACCEPTED_PER_TESTED, D.ZERO_ROUNDS, D.FULL_ROUNDS, D.BETWEEN_ROUNDS, D.BIMODALITY}
 NO_LIST = (
     "The counters route gives totals, not each round: the per-round strip, the histogram of accepted drafts, zero and "
-    "full rounds are not available. `draftmill measure acceptance --route token-exact` keeps the list."
+    "full rounds and accepted/tested are not available. The token-exact route keeps the list."
 )
 
 
@@ -65,6 +66,7 @@ def figures_table(figures: Figures) -> Table:
             _SAID[name],
         )
         for name, pooled in figures.pooled.items()
+        if name not in _OF_THE_LIST or figures.histogram is not None
     )
     head = ("figure", "pooled", "of", "mean of prompts", "definition")
     return Table("Acceptance, each figure by its definition", head, rows, frozenset({1, 2, 3}))
@@ -106,17 +108,18 @@ def _positions(figures: Figures) -> list[Block]:
     shown = positions_plot(figures.positions, figures.conditional)
     if shown is None:
         return [Text("By position: the engine does not count it.")]
-    rows = tuple(
-        (str(whole.position), share(whole.value), counts(whole.counts), share(given.value), counts(given.counts))
-        for whole, given in zip(figures.positions, figures.conditional, strict=True)
-    )
-    head = ("draft", "of all rounds", "of", "conditional", "of")
-    note = f"Of all rounds: {_SAID[D.POSITION]}. Conditional: {_SAID[D.POSITION_CONDITIONAL]}."
+    head: tuple[str, ...] = ("draft", "of all rounds", "of")
+    note = f"Of all rounds: {_SAID[D.POSITION]}. Conditional: "
+    rows: list[tuple[str, ...]] = [
+        (str(whole.position), share(whole.value), counts(whole.counts)) for whole in figures.positions
+    ]
     if all(figure.value is None for figure in figures.conditional):
-        note += " The counters route does not know the conditional one."
-    return [shown, Text(note), Table("Acceptance per position", head, rows, frozenset({1, 2, 3, 4}))]
-
-
-def acceptance_head(figures: Figures) -> str:
-    """How a page says in one line by which route and over how much it measured."""
-    return f"{figures.answers} answers, {figures.rounds} rounds, {figures.regime.route} route"
+        note += "not available, the counters route does not know it."
+    else:
+        head += ("conditional", "of")
+        note += f"{_SAID[D.POSITION_CONDITIONAL]}."
+        rows = [
+            (*row, share(given.value), counts(given.counts))
+            for row, given in zip(rows, figures.conditional, strict=True)
+        ]
+    return [shown, Text(note), Table("Acceptance per position", head, tuple(rows), frozenset(range(len(head))))]

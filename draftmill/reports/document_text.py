@@ -23,10 +23,11 @@ def document_text(document: Document) -> str:
 
 
 def _section(section: Section) -> str:
-    return "\n\n".join([f"## {_plain(section.title)}", *map(_block, section.blocks)])
+    return "\n\n".join([f"## {_plain(section.title)}", *(_block(block, section.title) for block in section.blocks)])
 
 
-def _block(block: Block) -> str:
+def _block(block: Block, under: str) -> str:
+    """under: the heading that is read before it."""
     match block:
         case Text(text):
             return _shown(text)
@@ -35,15 +36,15 @@ def _block(block: Block) -> str:
         case Facts(facts):
             return "\n".join(f"* {_shown(name)}: {_shown(value)}" for name, value in facts)
         case Table():
-            return _table(block)
+            return _table(block, under)
         case Plot():
             return f"![{_plain(block.title)}]({block.name}.svg)\n\n{_plain(block.title)}: {_plain(block.said)}."
         case Folded(summary, blocks):
-            inside = "\n\n".join(map(_block, blocks))
+            inside = "\n\n".join(_block(each, summary) for each in blocks)
             return f"<details><summary>{_plain(summary)}</summary>\n\n{inside}\n\n</details>"
 
 
-def _table(table: Table) -> str:
+def _table(table: Table, under: str) -> str:
     cells = [[_plain(name) for name in table.head], *([_cell(cell) for cell in row] for row in table.rows)]
     widths = [max(3, *(len(row[column]) for row in cells)) for column in range(len(table.head))]
     dashes = ["-" * (width - 1) + ":" if column in table.numeric else "-" * width
@@ -57,7 +58,8 @@ def _table(table: Table) -> str:
         + " |"
         for row in [cells[0], dashes, *cells[1:]]
     ]
-    return f"{_plain(table.caption)}:\n\n" + "\n".join(lines)
+    caption = "" if table.caption == under else f"{_plain(table.caption)}:\n\n"
+    return caption + "\n".join(lines)
 
 
 def _cell(text: str) -> str:

@@ -10,20 +10,8 @@ from html import escape
 from typing import Any
 
 from draftmill.reports.histogram_svg import histogram_svg
+from draftmill.reports.style import STYLE
 
-_STYLE = """
-body{font:15px/1.45 system-ui,sans-serif;margin:2rem auto;max-width:76rem;padding:0 1rem;color:#222;background:#fff}
-h1{font-size:1.5rem}h2{font-size:1.15rem;margin-top:2rem}
-table{border-collapse:collapse;width:100%}th,td{text-align:left;vertical-align:top;padding:.3rem .6rem;
-border-bottom:1px solid #ddd}th{font-weight:600}code{font-size:.9em;word-break:break-word}
-.verdict{padding:.6rem 1rem;border-radius:.4rem;font-weight:600;color:#fff}
-.pass{background:#1a7f37}.refused{background:#b42318}.undetermined,.no-verdict{background:#9a6700}
-.not-applicable{background:#6e7781}.tag{color:#fff;border-radius:.3rem;padding:.05rem .45rem;white-space:nowrap;
-font-size:.85em}svg rect{fill:#4a7ebb}svg line{stroke:#b42318;stroke-width:1}svg{background:#f4f6f8}
-.small{color:#57606a;font-size:.9em}
-@media (prefers-color-scheme:dark){body{background:#15181c;color:#d7dce2}th,td{border-color:#333}svg{background:#20252b}
-.small{color:#9aa4af}}
-"""
 _RATIOS = (-16.0, 4.0)
 
 
@@ -34,7 +22,7 @@ def gate_page(gate: dict[str, Any], title: str) -> str:
         "<!doctype html>",
         '<html lang="en"><head><meta charset="utf-8">',
         '<meta name="viewport" content="width=device-width,initial-scale=1">',
-        f"<title>{escape(title)}: {escape(verdict)}</title><style>{_STYLE}</style></head><body>",
+        f"<title>{escape(title)}: {escape(verdict)}</title><style>{STYLE}</style></head><body>",
         f"<h1>{escape(title)}</h1>",
         f'<p class="verdict {_css(verdict)}">{escape(verdict)}: {escape(gate["sentence"])}</p>',
         f'<p class="small">{escape(gate["gate"])}, {gate["bytes_read"]:,} bytes read.</p>',

@@ -14,6 +14,8 @@ _REGIME_SAID = {
     "fallback": "fallback, acceptance below which it decodes plainly",
     "block": "block, rows of a verify pass",
     "budget": "budget, new tokens a request",
+    "target_kv": "target KV types",
+    "drafter_kv": "drafter KV types",
     "kernel": "kernel variant",
 }
 
@@ -81,9 +83,22 @@ def setting(record: Measured) -> Section:
         )
     )
     blocks: list[Block] = [facts]
-    for arm, what in record.ran.items():
-        blocks += [Text(f"{arm}, read from the live process:"), _ran(what), *_evidence(arm, what)]
+    for arms, what in _alike(record.ran):
+        blocks += [Text(f"{arms}, read from the live process:"), _ran(what), *_evidence(arms, what)]
     return Section("Device, and what ran", tuple(blocks))
+
+
+def _alike(ran: dict[str, Ran]) -> list[tuple[str, Ran]]:
+    """Arms that ran the same are told once; their command lines differ always, and are told elsewhere."""
+    groups: list[tuple[list[str], Ran]] = []
+    for arm, what in ran.items():
+        for arms, known in groups:
+            if known.model_copy(update={"arguments": what.arguments}) == what:
+                arms.append(arm)
+                break
+        else:
+            groups.append(([arm], what))
+    return [(" and ".join(arms), what) for arms, what in groups]
 
 
 def _ran(what: Ran) -> Facts:
@@ -102,7 +117,7 @@ def _ran(what: Ran) -> Facts:
 
 def _evidence(arm: str, what: Ran) -> list[Block]:
     libraries = Table(
-        f"Libraries of {arm}",
+        "Libraries",
         ("mapped code", "SHA-256"),
         tuple(
             (Verbatim(library.path), Verbatim(library.sha256) if library.sha256 else "changed since, or not readable")

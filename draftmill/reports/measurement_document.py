@@ -82,6 +82,6 @@ def _of_acceptance(record: Accepted, result: AcceptanceResult) -> list[Section |
     by_prompt = acceptance_sections.groups_table("By prompt", "prompt", result.by_prompt)
     by_kind = acceptance_sections.groups_table("By kind of prompt", "kind", result.by_kind)
     return [
-        Section("By kind of prompt", (by_kind, Folded(f"{len(result.by_prompt)} prompts", (by_prompt,)))),
+        Section("By kind of prompt", (by_kind, Folded(by_prompt.caption, (by_prompt,)))),
         acceptance_sections.acceptance(result.figures, record.acceptance.answers),
     ]

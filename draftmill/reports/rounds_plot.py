@@ -22,9 +22,9 @@ def rounds_plot(answers: Sequence[Trace]) -> Plot:
         f"{trace.prompt}: {' '.join(str(round.accepted) for round in trace.rounds) or 'no round'}" for trace in answers
     )
     parts = [
-        label(_LEFT, 12, "accepted of a round's drafts: none"),
-        *(box(_LEFT + 172 + 16 * step, 3, 15, 12, "two", _opacity(step / 4)) for step in range(5)),
-        label(_LEFT + 257, 12, "all"),
+        label(_RIGHT - 105, 12, "accepted of a round's drafts: none", "right"),
+        *(box(_RIGHT - 101 + 16 * step, 3, 15, 12, "two", _opacity(step / 4)) for step in range(5)),
+        label(_RIGHT - 18, 12, "all"),
     ]
     for row, trace in enumerate(answers):
         y = _TOP + row * _ROW

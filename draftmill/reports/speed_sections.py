@@ -10,7 +10,6 @@ from draftmill.speculation.figures import Definition
 
 WITHIN = "tokens/s, only inside this run"
 NO_RATIO = "The draft was not used: there is no ratio. What was timed is the target alone, under two names."
-_MORE_PAIRS = "none: it is settled, or more pairs do not help"
 
 
 def ratio(record: Speed, result: SpeedResult) -> Section:
@@ -58,7 +57,7 @@ def _verdicts(request: Verdict, generation: Verdict) -> Table:
             number(verdict.spread),
             _drift(verdict.drift),
             str(verdict.pairs),
-            str(verdict.settles_at or _MORE_PAIRS),
+            _settled(verdict),
         )
 
     names = (
@@ -73,6 +72,12 @@ def _verdicts(request: Verdict, generation: Verdict) -> Table:
     )
     rows = tuple(zip(names, column(request), column(generation), strict=True))
     return Table("Ratio, interval, spread and drift", ("", "whole request, decides", "generation only"), rows)
+
+
+def _settled(verdict: Verdict) -> str:
+    if verdict.word != "no verdict":
+        return "settled"
+    return f"about {verdict.settles_at}" if verdict.settles_at else "more pairs do not help"
 
 
 def _drift(drift: Drift) -> str:
