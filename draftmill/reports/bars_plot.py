@@ -76,7 +76,7 @@ def _bars(
             if value is None:
                 parts += [label(x + width / 2, _FLOOR - 3, "-", "dim middle")] if legible else []
                 continue
-            parts += [box(x + 0.5, up(value), width - 1, _FLOOR - up(value), ("two", "one")[place])]
+            parts += [box(x + 0.5, up(value), width - 1, _FLOOR - up(value), ("two flat", "one flat")[place])]
             if legible:
                 parts += [label(x + width / 2, up(value) - 3, written(value), "middle")]
         every = max(1, round(12 / spacing))

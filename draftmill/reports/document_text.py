@@ -1,6 +1,7 @@
 """A document as Markdown (GitHub's), read as it lies or rendered: columns line up, and no stranger's text marks up."""
 
 import re
+from html import escape
 
 from draftmill.reports.document import Block, Document, Facts, Folded, Items, Plot, Section, Table, Text, Verbatim
 from draftmill.reports.visible import visible
@@ -41,7 +42,8 @@ def _block(block: Block, under: str) -> str:
             return f"![{_plain(block.title)}]({block.name}.svg)\n\n{_plain(block.title)}: {_plain(block.said)}."
         case Folded(summary, blocks):
             inside = "\n\n".join(_block(each, summary) for each in blocks)
-            return f"<details><summary>{_plain(summary)}</summary>\n\n{inside}\n\n</details>"
+            # A block of HTML up to the empty line: Markdown's own escapes do not hold in it.
+            return f"<details><summary>{escape(visible(summary))}</summary>\n\n{inside}\n\n</details>"
 
 
 def _table(table: Table, under: str) -> str:

@@ -125,9 +125,9 @@ def _evidence(arm: str, what: Ran) -> list[Block]:
         ),
     )
     variables = tuple((name, Verbatim(value)) for name, value in what.environment.items())
-    found: list[Block] = [Folded(f"{arm}: {len(what.libraries)} mapped libraries", (libraries,))]
+    found: list[Block] = [Folded(f"{arm}, mapped libraries: {len(what.libraries)}", (libraries,))]
     if variables:
-        found.append(Folded(f"{arm}: {len(variables)} variables that choose devices and kernels", (Facts(variables),)))
+        found.append(Folded(f"{arm}, variables that choose devices and kernels: {len(variables)}", (Facts(variables),)))
     return found
 
 
@@ -156,7 +156,7 @@ def prompts(record: Measured) -> Section:
     kinds = list(dict.fromkeys(prompt.kind for prompt in record.prompts))
     rows = tuple((Verbatim(prompt.name), prompt.kind, str(prompt.tokens)) for prompt in record.prompts)
     table = Table("Prompts", ("prompt", "kind", "tokens"), rows, frozenset({2}))
-    summary = f"{len(rows)} prompts of {len(kinds)} kinds: {', '.join(kinds)}"
+    summary = f"Prompts: {len(rows)}, kinds: {', '.join(kinds)}"
     return Section("Prompts", (Folded(summary, (table,)),))
 
 

@@ -31,13 +31,15 @@ def paired_plot(pairs: Sequence[PairOfTimes], verdict: Verdict) -> Plot:
     times_of = [value for pair in pairs for value in (pair.alone, pair.with_draft)]
     ratios = [pair.ratio for pair in pairs]
     seconds = LogScale.around(times_of, _UPPER[1], _UPPER[0])
-    above = LogScale.around([*ratios, 1.0], _LOWER[1], _LOWER[0])
+    held_in = verdict.interval
+    above = LogScale.around(ratios, _LOWER[1], _LOWER[0], always=(1.0, held_in.low, held_in.high))
+    beyond = sum(not above.holds(ratio) for ratio in ratios)
     spacing = (_RIGHT - _LEFT) / len(pairs)
     half = max(0.8, min(3.0, 0.3 * spacing))
     said = (
         f"{len(pairs)} pairs: {significant(min(times_of))} to {significant(max(times_of))} seconds per new token; "
         f"ratios {times(min(ratios))} to {times(max(ratios))}, median {times(verdict.ratio)}, interval "
-        f"{interval(verdict.interval)}"
+        f"{interval(held_in)}"
     )
     parts = [
         dot(_LEFT + 4, 9, 3, "one"),
@@ -50,9 +52,10 @@ def paired_plot(pairs: Sequence[PairOfTimes], verdict: Verdict) -> Plot:
         label(2, 30, "seconds per new token"),
         *_ticks(seconds, ""),
         label(2, 198, "ratio: target alone / target + draft"),
+        label(_RIGHT, 198, f"hollow: {beyond} beyond" if beyond else "", "dim right"),
         *_ticks(above, "x"),
-        box(_LEFT, above.at(verdict.interval.high), _RIGHT - _LEFT,
-            max(above.at(verdict.interval.low) - above.at(verdict.interval.high), 0.5), "band"),
+        box(_LEFT, above.at(held_in.high), _RIGHT - _LEFT,
+            max(above.at(held_in.low) - above.at(held_in.high), 0.5), "band"),
         line(_LEFT, above.at(1), _RIGHT, above.at(1), "even"),
         line(_LEFT, above.at(verdict.ratio), _RIGHT, above.at(verdict.ratio), "median"),
     ]  # fmt: skip
@@ -63,7 +66,7 @@ def paired_plot(pairs: Sequence[PairOfTimes], verdict: Verdict) -> Plot:
             line(x, alone, x, draft, "join"),
             dot(x, alone, half, "one" if pair.alone_first else "one hollow"),
             square(x, draft, half, "two hollow" if pair.alone_first else "two"),
-            dot(x, above.at(pair.ratio), half, "two"),
+            dot(x, above.at(pair.ratio), half, "two" if above.holds(pair.ratio) else "two hollow"),
         ]
     last = _LEFT + (len(pairs) - 0.5) * spacing
     parts += [label(_LEFT + 0.5 * spacing, _LOWER[1] + 13, "0", "dim middle")]

@@ -4,7 +4,7 @@ Drawn in units that are pixels on a phone, so that its text is legible there; la
 its title and what it shows, for those who hear it.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
 from math import ceil, floor, log, log10
@@ -22,7 +22,7 @@ _STYLE = (
     ".plot .join{stroke:var(--dim)}.plot .one{fill:var(--one);stroke:var(--one)}"
     ".plot .two{fill:var(--two);stroke:var(--two)}.plot .hollow{fill:var(--paper)}.plot .band{fill:var(--band)}"
     ".plot .median{stroke:var(--two);stroke-width:1.5}.plot .on{fill:var(--paper)}.plot .cell{fill:var(--line)}"
-    ".plot .right{text-anchor:end}.plot .middle{text-anchor:middle}"
+    ".plot .flat{stroke:none}.plot .right{text-anchor:end}.plot .middle{text-anchor:middle}"
 )
 
 
@@ -72,15 +72,23 @@ class LogScale:
     end: float
 
     @classmethod
-    def around(cls, values: Iterable[float], start: float, end: float) -> "LogScale":
-        """With a margin of a twentieth of the span, and of 2 % at least. values: above 0."""
-        some = list(values)
-        low, high = min(some), max(some)
+    def around(cls, values: Iterable[float], start: float, end: float, *, always: Sequence[float] = ()) -> "LogScale":
+        """Holds `always`, and all values (above 0) but those farther out than the middle nine tenths are wide: one
+        disturbed sample does not press the others together. A margin of a twentieth, and of 2 % at least."""
+        some = sorted(values)
+        fifth, last = some[len(some) // 20], some[-1 - len(some) // 20]
+        low, high = max(some[0], fifth * fifth / last), min(some[-1], last * last / fifth)
+        low, high = min(low, *always, high), max(high, *always, low)
         margin = max((high / low) ** 0.05, 1.02)
         return cls(low / margin, high * margin, start, end)
 
+    def holds(self, value: float) -> bool:
+        return self.low <= value <= self.high
+
     def at(self, value: float) -> float:
-        return self.start + (self.end - self.start) * log(value / self.low) / log(self.high / self.low)
+        """What lies beyond the scale is at its edge."""
+        held = min(max(value, self.low), self.high)
+        return self.start + (self.end - self.start) * log(held / self.low) / log(self.high / self.low)
 
     def ticks(self) -> list[float]:
         """Round values inside, some two to six of them."""

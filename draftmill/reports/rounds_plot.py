@@ -23,7 +23,7 @@ def rounds_plot(answers: Sequence[Trace]) -> Plot:
     )
     parts = [
         label(_RIGHT - 105, 12, "accepted of a round's drafts: none", "right"),
-        *(box(_RIGHT - 101 + 16 * step, 3, 15, 12, "two", _opacity(step / 4)) for step in range(5)),
+        *(box(_RIGHT - 101 + 16 * step, 3, 15, 12, "two flat", _opacity(step / 4)) for step in range(5)),
         label(_RIGHT - 18, 12, "all"),
     ]
     for row, trace in enumerate(answers):
@@ -44,7 +44,7 @@ def _cell(each: Round, x: float, y: float, width: float) -> list[str]:
     if not each.offered:
         return [box(x, y + _CELL - 2, width - gap, 2, "cell")]
     part = each.accepted / each.offered
-    found = [box(x, y, width - gap, _CELL, "two", _opacity(part))]
+    found = [box(x, y, width - gap, _CELL, "two flat", _opacity(part))]
     if width >= _LEGIBLE:
         found += [label(x + (width - gap) / 2, y + 10.5, str(each.accepted), "on middle" if part > 0.5 else "middle")]
     return found
