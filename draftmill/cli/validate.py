@@ -22,7 +22,14 @@ from draftmill.outcome import BadConfiguration, InputOutput, MillError, Refused
 
 PASS, REFUSED, NO_VERDICT = 0, 1, 3
 EXITS = {"pass": PASS, "refused": REFUSED, "no verdict": NO_VERDICT}
-COLOURS = {"pass": "green", "refused": "red", "undetermined": "yellow", "no verdict": "yellow", "not applicable": "dim"}
+COLOURS = {
+    "pass": "green",
+    "refused": "red",
+    "undetermined": "yellow",
+    "no verdict": "yellow",
+    "not run": "dim",
+    "not applicable": "dim",
+}
 DEFAULT_HUB = "https://huggingface.co"
 PIPELINE = "draftmill.pipeline"
 """Entry points of what needs more than the base install; `validate_package(ref, hub, store, work, runner)` is one."""

@@ -5,13 +5,15 @@ that change the result have no default here. Definition of the keys: dflash.md s
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal
 
 from draftmill.dflash import config_keys as keys
 from draftmill.dflash.config_places import Places, Stated
+from draftmill.dflash.config_sizes import check_sizes
+from draftmill.dflash.geometry import Geometry, Second
 from draftmill.dflash.layer_ids import check_layer_ids, remarks_on, spread_evenly
 from draftmill.dflash.remark import Remark
 from draftmill.dflash.rope import Rope, read_rope
@@ -28,28 +30,6 @@ VENDOR_MODEL_TYPE = "dflash"
 """model_type of FastFlowLM's packages; upstream checkpoints carry their target's family."""
 CONFIG_LIMIT = 1 << 20
 """Bytes. A real one has two thousand."""
-VALUES = frozenset(
-    f"dflash.{code}"
-    for code in (
-        "mask_outside_vocabulary",
-        "layer_ids_range",
-        "layer_ids_repeated",
-        "top_k_above_vocabulary",
-        "unsupported_key",
-        "weight_path",
-    )
-)
-"""Codes of findings about values that shape no tensor: the tensors can be held against the config all the same."""
-
-
-@dataclass(frozen=True)
-class Second:
-    """What only generation 2 has: the grouped convolution and the candidate selector (dflash.md 5.3, 5.4)."""
-
-    conv_kernel_size: int
-    conv_group_size: int
-    selector_rank: int
-    selector_top_k: int
 
 
 @dataclass(frozen=True)
@@ -90,9 +70,52 @@ class DraftConfig:
     remarks: tuple[Remark, ...] = field(default=(), compare=False)
     unknown: tuple[str, ...] = field(default=(), compare=False)
 
+    @property
+    def taps(self) -> int:
+        """How many target layers are read."""
+        return len(self.target_layer_ids)
+
     def stated(self, key: str) -> bool:
         """Whether the config itself gives the key's value."""
-        return any(not place.startswith("(") for place in self.places.get(key, ()))
+        return is_stated(self.places, key)
+
+
+@dataclass(frozen=True)
+class Survey:
+    """What a config says, as far as it can be relied on although something in it may be refused.
+
+    generation: None when it cannot be told. values: fields of `DraftConfig` -> value, without those in doubt; doubts:
+    name of a key -> why, as a clause. config: the whole, None when anything is refused. The rest as in `DraftConfig`.
+    """
+
+    generation: Literal[1, 2] | None
+    values: Mapping[str, Any]
+    doubts: Mapping[str, str]
+    config: DraftConfig | None
+    findings: Findings
+    places: Mapping[str, tuple[str, ...]]
+    remarks: tuple[Remark, ...]
+    unknown: tuple[str, ...]
+    weight_file: str | None
+
+    @property
+    def geometry(self) -> Geometry | None:
+        """None when it is not known which tensors there are."""
+        if self.generation is None or "num_hidden_layers" not in self.values:
+            return None
+        sizes = {key.name: self.values.get(key.name, 0) for key in keys.SIZES}
+        second = Second(**{key.name: self.values.get(key.name, 0) for key in keys.SECOND})
+        taps = len(self.values.get("target_layer_ids", ()))
+        return Geometry(self.generation, **sizes, taps=taps, second=second if self.generation == 2 else None)
+
+    def stated(self, key: str) -> bool:
+        """Whether the config itself gives the key's value."""
+        return is_stated(self.places, key)
+
+
+def is_stated(places: Mapping[str, tuple[str, ...]], key: str) -> bool:
+    """Whether a value stands in the config, and is no default, consequence or thing that the caller told."""
+    return any(not place.startswith("(") for place in places.get(key, ()))
 
 
 def read_config(folder: Path, *, causal: bool | None = None) -> DraftConfig:
@@ -122,16 +145,14 @@ def parse_config(content: Mapping[str, Any], *, where: str = "config.json", caus
     group_indivisible, top_k_above_vocabulary, unsupported_key, weight_path, and those of `rope`, `visibility` and
     `layer_ids`.
     """
-    config, findings = survey_config(content, where=where, causal=causal)
-    findings.raise_if_any()
-    assert config  # noqa: S101 - else there were findings
-    return config
+    survey = survey_config(content, where=where, causal=causal)
+    survey.findings.raise_if_any()
+    assert survey.config  # noqa: S101 - else there were findings
+    return survey.config
 
 
-def survey_config(
-    content: Mapping[str, Any], *, where: str = "config.json", causal: bool | None = None
-) -> tuple[DraftConfig | None, Findings]:
-    """As `parse_config`, without raising: the config is there beside findings that are all `VALUES`."""
+def survey_config(content: Mapping[str, Any], *, where: str = "config.json", causal: bool | None = None) -> Survey:
+    """As `parse_config`, without raising: what can be relied on beside what is refused."""
     findings = Findings()
     remarks: list[Remark] = []
     places = Places(content, where, findings)
@@ -157,51 +178,74 @@ def survey_config(
     visibility = read_visibility(places, layers, vendor, causal, remarks)
     weight_file = stated_weight_file(places)
     check_unsupported(places, vendor, value("hidden_size"), value("vocab_size"), remarks)
-    _check_sizes(places, value)
+    check_sizes(places, value)
     if ids := found["target_layer_ids"]:
         check_layer_ids(places, ids.places[0], ids.value, depth)
-    if not all(refusal.code in VALUES for refusal in findings.refusals):
-        return None, findings
-    assert generation and rope and visibility and ids  # noqa: S101 - else there were other findings
-
-    remarks += remarks_on(
-        ids.value,
-        place=ids.places[0],
-        generation=generation,
-        layers=layers,
-        hidden_size=value("hidden_size"),
-        mask_token_id=value("mask_token_id"),
-        target_layers=depth,
-    )
+        if generation:
+            remarks += remarks_on(
+                ids.value,
+                place=ids.places[0],
+                generation=generation,
+                layers=layers,
+                hidden_size=value("hidden_size"),
+                mask_token_id=value("mask_token_id"),
+                target_layers=depth,
+            )
+    found["num_target_layers"], found["rope_theta"] = target_layers, places.read(keys.ROPE_THETA)
     at = {name: stated.places if stated else (DEFAULT,) for name, stated in found.items()} | visibility.places
-    at["num_target_layers"] = target_layers.places if target_layers else (DEFAULT,)
-    at["rope_theta"] = places.read(keys.ROPE_THETA).places  # type: ignore[union-attr]
     if generation == 1:
         at = {name: where for name, where in at.items() if name not in {key.name for key in keys.SECOND}}
-    config = DraftConfig(
+    stated_values = {name: value(name) for name in found} | {
+        "input_embedding_scale": value("input_embedding_scale") or 1.0,
+        "output_multiplier": value("output_multiplier") or 1.0,
+        "layer_types": visibility.layer_types,
+        "sliding_window": visibility.sliding_window,
+        "causal": visibility.causal,
+        "rope": rope,
+    }
+    survey = Survey(
         generation=generation,
-        vendor=vendor,
-        **{key.name: value(key.name) for key in keys.SIZES},
-        rms_norm_eps=value("rms_norm_eps"),
-        rope=rope,
-        layer_types=visibility.layer_types,
-        sliding_window=visibility.sliding_window,
-        causal=visibility.causal,
-        block_size=value("block_size"),
-        mask_token_id=value("mask_token_id"),
-        target_layer_ids=ids.value,
-        num_target_layers=depth,
-        input_embedding_scale=value("input_embedding_scale") or 1.0,
-        output_multiplier=value("output_multiplier") or 1.0,
-        final_logit_softcapping=value("final_logit_softcapping"),
-        max_position_embeddings=value("max_position_embeddings"),
-        second=Second(**{key.name: value(key.name) for key in keys.SECOND}) if generation == 2 else None,
-        weight_file=weight_file,
+        values=MappingProxyType(_relied_on(stated_values, places.doubts)),
+        doubts=MappingProxyType(places.doubts),
+        config=None,
+        findings=findings,
         places=MappingProxyType(at),
         remarks=tuple(remarks),
         unknown=tuple(place for place in places.unread() if place not in keys.NEUTRAL),
+        weight_file=weight_file,
     )
-    return config, findings
+    return survey if findings else replace(survey, config=_whole(survey, vendor))
+
+
+_MAY_BE_NONE = ("sliding_window", "num_target_layers", "final_logit_softcapping", "max_position_embeddings")
+
+
+def _relied_on(values: dict[str, Any], doubts: Mapping[str, str]) -> dict[str, Any]:
+    in_doubt = {*doubts, *(("rope",) if doubts.keys() & {"rope_theta", "rope_scaling"} else ())}
+    in_doubt |= {"causal"} if "is_causal" in doubts else set()
+    return {
+        name: value
+        for name, value in values.items()
+        if name not in in_doubt and (value is not None or name in _MAY_BE_NONE)
+    }
+
+
+def _whole(survey: Survey, vendor: bool) -> DraftConfig:
+    """The config of which nothing is refused."""
+    of_second = {key.name for key in keys.SECOND}
+    values = {name: value for name, value in survey.values.items() if name not in {*of_second, "rope_theta"}}
+    second = Second(**{name: survey.values[name] for name in of_second}) if survey.generation == 2 else None
+    assert survey.generation  # noqa: S101 - else it was refused
+    return DraftConfig(
+        generation=survey.generation,
+        vendor=vendor,
+        **values,
+        second=second,
+        weight_file=survey.weight_file,
+        places=survey.places,
+        remarks=survey.remarks,
+        unknown=survey.unknown,
+    )
 
 
 def _generation(places: Places, vendor: bool, remarks: list[Remark]) -> Literal[1, 2] | None:
@@ -209,12 +253,16 @@ def _generation(places: Places, vendor: bool, remarks: list[Remark]) -> Literal[
     if isinstance(named, list) and len(named) == 1 and isinstance(named[0], str) and named[0] in ARCHITECTURES:
         return ARCHITECTURES[named[0]]
     if named not in (None, []):
+        places.doubt("architectures", "the draft's architecture is not a known one")
+        known = isinstance(named, list) and all(isinstance(each, str) and each in ARCHITECTURES for each in named)
         places.refuse(
             "architecture_unknown",
             "architectures",
             named,
             sorted(ARCHITECTURES),
-            "This is no DFlash draft of either generation; give the draft's package, not its target's.",
+            "Several architectures are listed, and a draft has one; take config.json from the draft's repository."
+            if known
+            else "This is no DFlash draft of either generation; give the draft's package, not its target's.",
         )
         return None
     if vendor:
@@ -227,6 +275,7 @@ def _generation(places: Places, vendor: bool, remarks: list[Remark]) -> Literal[
             )
         )
         return 2 if second else 1
+    places.doubt("architectures", "the draft's architecture is not stated")
     places.refuse(
         "architecture_missing",
         "architectures",
@@ -258,50 +307,3 @@ def _evenly(depth: int | None, layers: int | None) -> str:
     if depth is None or layers is None or depth < 4:
         return ""
     return f"; here that would silently be {list(spread_evenly(depth, layers))}"
-
-
-def _check_sizes(places: Places, value: Any) -> None:
-    """What has to hold between sizes for the forward to exist."""
-    heads, kv_heads, vocab = value("num_attention_heads"), value("num_key_value_heads"), value("vocab_size")
-    if heads and kv_heads and heads % kv_heads:
-        places.refuse(
-            "heads_indivisible",
-            "num_key_value_heads",
-            kv_heads,
-            f"a divisor of {heads} heads",
-            "Query heads cannot share key and value heads evenly; config and model do not belong together.",
-        )
-    if value("head_dim") and value("head_dim") % 2:
-        places.refuse(
-            "head_dim_odd",
-            "head_dim",
-            value("head_dim"),
-            "an even number",
-            "Halves of a head are rotated against each other, so a head has an even width; correct head_dim.",
-        )
-    if vocab and value("mask_token_id") is not None and value("mask_token_id") >= vocab:
-        places.refuse(
-            "mask_outside_vocabulary",
-            "mask_token_id",
-            value("mask_token_id"),
-            f"below vocab_size {vocab}",
-            "The mask's embedding is a row of the target's table, which has no such row; take config.json from the "
-            "draft's publisher.",
-        )
-    hidden, group, top_k = value("hidden_size"), value("conv_group_size"), value("selector_top_k")
-    if hidden and group and hidden % group:
-        places.refuse(
-            "group_indivisible",
-            "conv_group_size",
-            group,
-            f"a divisor of hidden_size {hidden}",
-            "The convolution's groups do not fill the hidden size; config and model do not belong together.",
-        )
-    if vocab and top_k and top_k > vocab:
-        places.refuse(
-            "top_k_above_vocabulary",
-            "selector_top_k",
-            top_k,
-            f"at most vocab_size {vocab}",
-            "The selector cannot look at more candidates than there are tokens; correct selector_top_k.",
-        )

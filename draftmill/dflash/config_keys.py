@@ -82,14 +82,14 @@ FINAL_LOGIT_SOFTCAPPING = _key("final_logit_softcapping", POSITIVE)
 HIDDEN_ACT = _key("hidden_act", TEXT, nested=False)
 MAX_POSITION_EMBEDDINGS = _key("max_position_embeddings", whole(1, 1 << 30), nested=False)
 
-_NONE = "nothing: tools that know generation 2 ask for it"
 SECOND = (
-    _key("conv_kernel_size", whole(1, 64), _NONE),
-    _key("conv_group_size", whole(1, 1 << 16), _NONE),
-    _key("selector_rank", whole(1, 1 << 16), _NONE),
-    _key("selector_top_k", whole(1, 1 << 16), _NONE),
+    _key("conv_kernel_size", whole(1, 64)),
+    _key("conv_group_size", whole(1, 1 << 16)),
+    _key("selector_rank", whole(1, 1 << 16)),
+    _key("selector_top_k", whole(1, 1 << 16)),
 )
-"""The four keys that every generation 2 config has and no generation 1 config."""
+"""The four keys that every generation 2 config has and no generation 1 config. Tools ask for them as well: none has a
+default."""
 
 NEUTRAL = frozenset(
     {"architectures", "model_type", "auto_map", "attention_dropout", "tie_word_embeddings", "use_cache"}

@@ -28,14 +28,17 @@ def shown(value: Any) -> Any:
 class Places:
     """The config, flattened one level deep: `dflash.block_size` is that key or the key of an object `dflash`.
 
-    A null is a key that is not stated, as FastFlowLM and transformers read it.
+    A null is a key that is not stated, as FastFlowLM and transformers read it. doubts: name of a key -> why its value
+    cannot be relied on, as a clause ("head_dim is not stated").
     """
 
     def __init__(self, content: Mapping[str, Any], where: str, findings: Findings) -> None:
         self.where = where
         self.findings = findings
+        self.doubts: dict[str, str] = {}
         self._values: dict[str, Any] = {}
         self._read: set[str] = set()
+        self._twice: set[str] = set()
         self._found: dict[str, Stated | None] = {}
         for name, value in content.items():
             if name not in SECTIONS:
@@ -56,6 +59,7 @@ class Places:
         if value is None:
             return
         if place in self._values and self._values[place] != value:
+            self._twice.add(place)
             self.refuse(
                 "conflict",
                 place,
@@ -67,6 +71,10 @@ class Places:
 
     def refuse(self, code: str, place: str, measured: Any, expected: Any, sentence: str) -> None:
         self.findings.add(f"dflash.{code}", f"{self.where}:{place}", shown(measured), expected, sentence)
+
+    def doubt(self, name: str, why: str) -> None:
+        """The first reason counts."""
+        self.doubts.setdefault(name, why)
 
     def raw(self, place: str) -> Any:
         """What stands there, unread; None when nothing does."""
@@ -93,6 +101,7 @@ class Places:
                 continue
             value = key.kind.parse(raw)
             if value is None:
+                self.doubt(key.name, f"{key.name} has an impossible value")
                 self.refuse(
                     "value_invalid",
                     place,
@@ -104,9 +113,12 @@ class Places:
             found.append((place, value))
         if not found:
             return None
+        if self._twice.intersection(key.places):
+            self.doubt(key.name, f"{key.name} has two values")
         (first, value), *others = found
         for place, other in others:
             if other != value:
+                self.doubt(key.name, f"{key.name} has two values")
                 self.refuse(
                     "conflict",
                     place,
@@ -125,12 +137,14 @@ class Places:
         """As `read`, with a finding when it is not stated. Code: dflash.key_missing."""
         stated = self.read(key)
         if stated is None and not self.stated(key):
+            self.doubt(key.name, f"{key.name} is not stated")
+            assumed = f" (when it is absent {key.assumed}{also})" if key.assumed else ""
             self.refuse(
                 "key_missing",
                 key.name,
                 None,
                 key.kind.expected,
-                f"{key.name} is not stated and no default is invented for it (when it is absent {key.assumed}{also}). "
+                f"{key.name} is not stated and no default is invented for it{assumed}. "
                 "Take the config of the draft's own repository, or ask its publisher.",
             )
         return stated

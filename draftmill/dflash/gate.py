@@ -4,9 +4,10 @@ Fails closed: what was not checked is never a pass. The container is read once; 
 bytes. Nothing is written, and nothing outside the package is read. Checks and their names: `gate_table`.
 """
 
+from collections.abc import Collection
 from pathlib import Path
 
-from draftmill.dflash.config import DraftConfig
+from draftmill.dflash.config import Survey
 from draftmill.dflash.gate_config import check_config, facts_of, remarks_on
 from draftmill.dflash.gate_container import (
     Measured,
@@ -20,11 +21,11 @@ from draftmill.dflash.gate_container import (
 from draftmill.dflash.gate_files import Opened, PackageFiles, is_folder
 from draftmill.dflash.gate_geometry import check_tensors
 from draftmill.dflash.gate_ledger import Ledger
-from draftmill.dflash.gate_manifest import check_manifest, remarks_on_manifest
+from draftmill.dflash.gate_manifest import check_manifests, read_manifests, remarks_on_manifests
 from draftmill.dflash.gate_packed import packed_figures
 from draftmill.dflash.gate_plain import plain_figures
 from draftmill.dflash.gate_result import Gate, TensorReport
-from draftmill.dflash.gate_table import CHECKS
+from draftmill.dflash.gate_table import CHECKS, OF_CONTAINER
 from draftmill.dflash.gate_values import check_packed, check_plain
 from draftmill.dflash.inventory import Role, Variant
 from draftmill.dflash.storage import Inventory
@@ -32,8 +33,9 @@ from draftmill.outcome import BadConfiguration
 from draftmill.progress import Progress, silent
 
 
-def gate(folder: Path, progress: Progress = silent) -> Gate:
-    """Gates the package in a folder. Progress counts the container's bytes.
+def gate(folder: Path, progress: Progress = silent, *, left_aside: Collection[str] = ()) -> Gate:
+    """Gates the package in a folder. Progress counts the container's bytes. left_aside: files that the package has at
+    its source and that were not downloaded, so that a manifest may list them.
 
     Raises BadConfiguration gate.folder when there is no such folder; whatever is wrong with the package is in the
     result.
@@ -46,22 +48,25 @@ def gate(folder: Path, progress: Progress = silent) -> Gate:
     files = PackageFiles(folder, ledger)
     try:
         config = check_config(files, ledger)
+        manifests = read_manifests(files, ledger)
         container = open_container(files, config.weight_file if config else None, ledger)
         variants: tuple[Variant, ...] = ()
         tensors: tuple[TensorReport, ...] = ()
         if container:
-            variants, tensors = _gate_container(files, container, config, ledger, progress)
-        variants += check_manifest(files, container, ledger)
+            listed = any(container.name in manifest.digests for manifest in manifests)
+            variants, tensors = _gate_container(files, container, config, listed, ledger, progress)
+        check_manifests(files, manifests, container, left_aside, ledger)
         files.settle()
         if config:
             _skip_foreign(config, ledger)
+        ledger.stop_unsaid((*OF_CONTAINER, "files.whole"), "no container could be opened")
         return Gate(
             ledger.checks(),
             files.as_records(),
             tensors,
             facts_of(config) if config else None,
-            variants,
-            (remarks_on(config) if config else ()) + remarks_on_manifest(files),
+            (*variants, *(variant for manifest in manifests for variant in manifest.variants)),
+            (remarks_on(config) if config else ()) + remarks_on_manifests(files, manifests),
             files.bytes_read,
         )
     finally:
@@ -69,25 +74,31 @@ def gate(folder: Path, progress: Progress = silent) -> Gate:
 
 
 def _gate_container(
-    files: PackageFiles, container: Opened, config: DraftConfig | None, ledger: Ledger, progress: Progress
+    files: PackageFiles, container: Opened, config: Survey | None, listed: bool, ledger: Ledger, progress: Progress
 ) -> tuple[tuple[Variant, ...], tuple[TensorReport, ...]]:
+    """listed: a manifest gives its digest."""
     header = read_container_header(files, container, ledger)
+    if header is None and not listed:
+        # Nothing could be learned from its bytes, however many there are.
+        container.unread = True
     inventory = None
     if config and header:
         inventory = check_tensors(config, header.tensors, container.name, ledger)
     measured = prepare(inventory) if inventory else Measured()
-    if not read_bytes(files, container, header, measured, ledger, progress) or not (config and header and inventory):
-        return (), ()
-    check_packed(measured.packed, container.name, ledger)
-    check_plain(measured.plain, container.name, ledger)
-    check_scalars(config, measured, container.name, ledger)
-    return variants_of(header, inventory), _reports(inventory, measured)
+    if read_bytes(files, container, header, measured, ledger, progress) and config and header and inventory:
+        check_packed(measured.packed, container.name, ledger)
+        check_plain(measured.plain, container.name, ledger)
+        check_scalars(config, measured, container.name, ledger)
+        return variants_of(header, inventory), _reports(inventory, measured)
+    why = "the config cannot be read" if config is None else "the container was not read to its end"
+    ledger.stop_unsaid(OF_CONTAINER, why if header else "the container's header is refused or cannot be read")
+    return (), ()
 
 
-def _skip_foreign(config: DraftConfig, ledger: Ledger) -> None:
+def _skip_foreign(config: Survey, ledger: Ledger) -> None:
     """Checks of the other generation, and of forms that this package does not have."""
     for check in CHECKS:
-        if config.generation not in check.generations:
+        if config.generation and config.generation not in check.generations:
             ledger.skip(check.id, f"not of generation {config.generation}")
     if config.generation == 2:
         ledger.skip_unless_made("codebooks.values", "the codebooks are packed: their scales and minimums are checked")

@@ -3,20 +3,35 @@
 from dataclasses import asdict
 from typing import Any
 
-from draftmill.dflash.config import CONFIG_LIMIT, VENDOR_MODEL_TYPE, DraftConfig, survey_config
+from draftmill.dflash.config import CONFIG_LIMIT, VENDOR_MODEL_TYPE, Survey, survey_config
+from draftmill.dflash.config_keys import SECOND
 from draftmill.dflash.gate_files import PackageFiles
 from draftmill.dflash.gate_ledger import Ledger
-from draftmill.dflash.gate_table import home_of
+from draftmill.dflash.gate_table import CHECKS, home_of
 from draftmill.dflash.remark import Remark
 from draftmill.intake.bounded_json import parse_object
 from draftmill.outcome import Refusal, Refused
 
 NAME = "config.json"
+_IDS = tuple(check.id for check in CHECKS if check.id.startswith("config."))
+_SIZES = {
+    "hidden_size": "hidden_size",
+    "heads": "num_attention_heads",
+    "kv_heads": "num_key_value_heads",
+    "head_dim": "head_dim",
+}
 SHIFTED, KNOWN = "dflash.layer_ids_shifted", "dflash.layer_ids_known"
 
 
-def check_config(files: PackageFiles, ledger: Ledger) -> DraftConfig | None:
-    """The config, which may be refused; None when it cannot be read or does not say which tensors there are."""
+def check_config(files: PackageFiles, ledger: Ledger) -> Survey | None:
+    """What the config says, in part where something in it is refused; None when it cannot be read."""
+    survey = _survey(files, ledger)
+    if survey is None:
+        ledger.stop_unsaid(_IDS, f"{NAME} cannot be read")
+    return survey
+
+
+def _survey(files: PackageFiles, ledger: Ledger) -> Survey | None:
     if files.absent(NAME):
         sentence = "A package is a folder with config.json in it; give that folder, or download the package again."
         ledger.refuse("config.form", Refusal("dflash.config_missing", NAME, "no such file", "a file", sentence))
@@ -32,12 +47,11 @@ def check_config(files: PackageFiles, ledger: Ledger) -> DraftConfig | None:
         return None
     ledger.passes("config.form", len(data), f"{len(content)} keys in {len(data)} bytes")
     _check_model_type(content.get("model_type"), ledger)
-    config, findings = survey_config(content)
-    for refusal in findings.refusals:
+    survey = survey_config(content)
+    for refusal in survey.findings.refusals:
         ledger.refuse(home_of(refusal.code, None, "config.keys"), refusal)
-    if config:
-        _say(config, ledger)
-    return config
+    _say(survey, ledger)
+    return survey
 
 
 def _parse(data: bytes) -> dict[str, Any]:
@@ -65,60 +79,69 @@ def _check_model_type(value: Any, ledger: Ledger) -> None:
     )
 
 
-def _say(config: DraftConfig, ledger: Ledger) -> None:
-    second = config.second
-    ids, depth = list(config.target_layer_ids), config.num_target_layers
-    window = f"a window of {config.sliding_window}" if config.sliding_window else "no window"
-    stated = sum(config.stated(key) for key in config.places)
-    ledger.passes("config.architecture", config.generation, f"generation {config.generation}")
+_LOOKS_AT: dict[str, tuple[str, ...]] = {
+    "config.architecture": ("architectures",),
+    "config.sizes": ("hidden_size", "num_attention_heads", "num_key_value_heads", "head_dim"),
+    "config.rope": ("rope_theta", "rope_scaling"),
+    "config.visibility": ("num_hidden_layers", "layer_types", "sliding_window", "use_sliding_window", "is_causal"),
+    "config.mask": ("mask_token_id", "vocab_size"),
+    "config.layer_ids": ("target_layer_ids", "num_target_layers"),
+    "config.layer_ids_base": ("target_layer_ids", "num_target_layers"),
+    "config.top_k": ("selector_top_k", "vocab_size"),
+}
+"""Check -> the keys whose values it judges: with one of them in doubt it is not made."""
+
+
+def _say(survey: Survey, ledger: Ledger) -> None:
+    for check, names in _LOOKS_AT.items():
+        if why := [survey.doubts[name] for name in names if name in survey.doubts]:
+            ledger.stop(check, " and ".join(why))
+    values = survey.values
+    window, causal = values.get("sliding_window"), "causal" if values.get("causal") else "not causal"
+    ids, depth = list(values.get("target_layer_ids", ())), values.get("num_target_layers")
+    stated = sum(survey.stated(key) for key in survey.places)
+    ledger.passes("config.architecture", survey.generation, f"generation {survey.generation}")
     ledger.passes("config.keys", stated, f"{stated} values are stated")
     ledger.passes("config.places", stated, "no two places disagree")
     ledger.passes("config.extensions", "ordinary", "no key asks for what no draft computes")
-    sizes = {
-        "hidden_size": config.hidden_size,
-        "heads": config.num_attention_heads,
-        "kv_heads": config.num_key_value_heads,
-        "head_dim": config.head_dim,
-    }
+    sizes = {name: values.get(key) for name, key in _SIZES.items()}
     ledger.passes("config.sizes", sizes, ", ".join(f"{name} {value}" for name, value in sizes.items()))
-    ledger.passes("config.rope", config.rope.type, f"{config.rope.type}, base {config.rope.theta:g}")
-    causal = "causal" if config.causal else "not causal"
-    ledger.passes("config.visibility", causal, f"{len(config.layer_types)} layers, {window}, {causal} in the block")
-    ledger.passes("config.mask", config.mask_token_id, f"{config.mask_token_id} of {config.vocab_size} tokens")
+    if rope := values.get("rope"):
+        ledger.passes("config.rope", rope.type, f"{rope.type}, base {rope.theta:g}")
+    said = f"{len(values.get('layer_types', ()))} layers, {f'a window of {window}' if window else 'no window'}"
+    ledger.passes("config.visibility", causal, f"{said}, {causal} in the block")
+    mask, vocabulary = values.get("mask_token_id"), values.get("vocab_size")
+    ledger.passes("config.mask", mask, f"{mask} of {vocabulary} tokens")
     of = "a target of unstated depth" if depth is None else f"{depth} target layers"
     ledger.passes("config.layer_ids", ids, f"{ids} of {of}")
-    by_code = {remark.code: remark for remark in config.remarks}
+    by_code = {remark.code: remark for remark in survey.remarks}
     if ledger.refused("config.layer_ids"):
-        pass  # of ids that are impossible nothing more is said
+        ledger.stop("config.layer_ids_base", "the ids are no layers of the target")
     elif SHIFTED in by_code:
         ledger.undetermined("config.layer_ids_base", ids, by_code[SHIFTED].sentence, withholds=False)
     else:
         known = by_code[KNOWN].sentence if KNOWN in by_code else "nothing suggests that they are shifted by one"
         ledger.passes("config.layer_ids_base", ids, known)
-    named = config.weight_file
+    named = survey.weight_file
     ledger.passes("config.weight_path", named, named or "none is named: the usual one is taken")
-    if second:
-        ledger.passes("config.top_k", second.selector_top_k, f"{second.selector_top_k} of {config.vocab_size} tokens")
+    if survey.generation == 2:
+        top_k = values.get("selector_top_k")
+        ledger.passes("config.top_k", top_k, f"{top_k} of {vocabulary} tokens")
 
 
-def remarks_on(config: DraftConfig) -> tuple[Remark, ...]:
+def remarks_on(survey: Survey) -> tuple[Remark, ...]:
     """What the config leaves open or says that nothing here reads; a shifted layer id is a check of its own."""
     unread = [
         Remark("gate.unread_key", f"{NAME}:{place}", "Nothing here reads this key, so what it says is not proven.")
-        for place in config.unknown
+        for place in survey.unknown
     ]
-    return (*(remark for remark in config.remarks if remark.code not in (SHIFTED, KNOWN)), *unread)
+    return (*(remark for remark in survey.remarks if remark.code not in (SHIFTED, KNOWN)), *unread)
 
 
-def facts_of(config: DraftConfig) -> dict[str, Any]:
-    """The statements that the container was held against."""
-    left_out = ("places", "remarks", "unknown", "vendor")
-    facts = {name: value for name, value in asdict_plain(config).items() if name not in left_out}
-    facts["rope"] = {"theta": config.rope.theta, "type": config.rope.type, "scaling": dict(config.rope.scaling)}
-    facts["second"] = asdict(config.second) if config.second else None
-    return facts
-
-
-def asdict_plain(config: DraftConfig) -> dict[str, Any]:
-    """The fields as they are: `asdict` would copy the read-only mapping of places, and cannot."""
-    return {name: list(value) if isinstance(value, tuple) else value for name, value in vars(config).items()}
+def facts_of(survey: Survey) -> dict[str, Any]:
+    """The statements that the container was held against; what is refused or in doubt is not among them."""
+    facts = {name: list(value) if isinstance(value, tuple) else value for name, value in survey.values.items()}
+    if rope := survey.values.get("rope"):
+        facts["rope"] = asdict(rope)
+    second = {key.name: facts.pop(key.name) for key in SECOND if key.name in facts}
+    return {"generation": survey.generation, **facts, "second": second or None, "weight_file": survey.weight_file}

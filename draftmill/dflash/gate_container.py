@@ -4,7 +4,7 @@ import os
 from dataclasses import dataclass, field
 
 from draftmill.dflash import names
-from draftmill.dflash.config import DraftConfig
+from draftmill.dflash.config import Survey
 from draftmill.dflash.gate_files import Opened, PackageFiles
 from draftmill.dflash.gate_ledger import Ledger
 from draftmill.dflash.gate_order import blocks_to_keep
@@ -13,7 +13,7 @@ from draftmill.dflash.gate_plain import Kept, PlainStatistics, Zeros
 from draftmill.dflash.gate_reading import PIECE, CutShort, Span, read_through
 from draftmill.dflash.gate_table import home_of
 from draftmill.dflash.inventory import Role, Variant
-from draftmill.dflash.scalars import check_scalar
+from draftmill.dflash.scalars import KEYS, check_scalar, scalar_values
 from draftmill.dflash.storage import Inventory, Located
 from draftmill.dflash.weight_file import find_container
 from draftmill.outcome import Refusal, Refused
@@ -166,12 +166,16 @@ def _unclaimed(where: str, begin: int, end: int, what: str) -> Refusal:
     )
 
 
-def check_scalars(config: DraftConfig, measured: Measured, where: str, ledger: Ledger) -> None:
+def check_scalars(config: Survey, measured: Measured, where: str, ledger: Ledger) -> None:
     """Each scalar on its own. A container of generation 2 may have none."""
+    known = scalar_values(config)
     for name in names.SCALARS:
         if name not in measured.scalars:
             if config.generation == 2 and not measured.scalars:
                 ledger.skip(f"scalars.{name}", "the container repeats nothing of the config")
+            continue
+        if name not in known:
+            ledger.stop(f"scalars.{name}", config.doubts.get(KEYS[name], f"{KEYS[name]} is in doubt"))
             continue
         located, kept = measured.scalars[name]
         refusal = check_scalar(name, located.entry, kept.data, config, where)

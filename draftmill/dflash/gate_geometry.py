@@ -5,9 +5,11 @@ from dataclasses import replace
 from math import prod
 
 from draftmill.dflash import names
-from draftmill.dflash.config import DraftConfig
+from draftmill.dflash.config import Survey
+from draftmill.dflash.config_keys import SECOND, SIZES
 from draftmill.dflash.gate_ledger import Ledger
-from draftmill.dflash.gate_table import SHAPES, home_of
+from draftmill.dflash.gate_table import OF_CONTAINER, SHAPES, checks_of, home_of
+from draftmill.dflash.geometry import Geometry
 from draftmill.dflash.inventory import Matched, Role, expected_tensors, match
 from draftmill.dflash.storage import Inventory, locate
 from draftmill.intake.findings import Findings
@@ -15,11 +17,19 @@ from draftmill.outcome import Refusal
 from draftmill.q4nx.header import Entry
 from draftmill.q4nx.tiles import COLUMNS, ROWS
 
+_SIZES = (*(key.name for key in (*SIZES, *SECOND)), "target_layer_ids")
 _ATTENTION = tuple(part.rpartition(".")[2] for part in (*names.ATTENTION_PROJECTIONS, *names.HEAD_NORMS))
 
 
-def check_tensors(config: DraftConfig, entries: Mapping[str, Entry], where: str, ledger: Ledger) -> Inventory:
-    """The tensors whose place and form are as the config has them; everything else goes into the ledger."""
+def check_tensors(survey: Survey, entries: Mapping[str, Entry], where: str, ledger: Ledger) -> Inventory | None:
+    """The tensors whose place and form are as the config has them; everything else goes into the ledger. None where
+    the config does not say which tensors there are."""
+    config = survey.geometry
+    if config is None:
+        names_tensors = ("architectures", "num_hidden_layers")
+        why = " and ".join(survey.doubts[key] for key in names_tensors if key in survey.doubts)
+        ledger.stop_unsaid((check for check in OF_CONTAINER if not check.startswith("container.")), why)
+        return None
     matched = match(config, entries, container=True)
     for refusal in matched.refusals(where, config.generation):
         ledger.refuse(home_of(refusal.code, None, "tensors.explained"), refusal)
@@ -27,6 +37,8 @@ def check_tensors(config: DraftConfig, entries: Mapping[str, Entry], where: str,
     ledger.passes("tensors.present", count, f"{count} of {wanted} tensors are there")
     ledger.passes("tensors.explained", len(entries), f"each of {len(entries)} tensors is a draft's")
     ledger.passes("tensors.single", count, "one name for each tensor")
+    spelled = [f"{each.what} {each.met or 'none'}" for each in matched.variants]
+    ledger.passes("tensors.names", spelled, f"one way of naming: {', '.join(spelled) or 'no name'}")
 
     findings = Findings()
     inventory = locate(config, matched, entries, where, findings)
@@ -39,12 +51,31 @@ def check_tensors(config: DraftConfig, entries: Mapping[str, Entry], where: str,
     for refusal in findings.refusals:
         role = roles.get(refusal.where.removeprefix(f"{where}:"))
         ledger.refuse(home_of(refusal.code, role, "tensors.encodings"), refusal)
-    _say(config, matched, entries, inventory, ledger)
+    _stop_what_was_left_out(survey, config, matched, inventory, ledger)
+    _say(inventory, ledger)
     return inventory
 
 
+def _stop_what_was_left_out(
+    survey: Survey, config: Geometry, matched: Matched, inventory: Inventory, ledger: Ledger
+) -> None:
+    """What a check was not shown it does not pass."""
+    for each in expected_tensors(config, scalars=True):
+        if each.name in inventory.by_name or (each.role == Role.SCALAR and each.name not in matched.found):
+            continue
+        if each.sized:
+            why = f"{matched.found.get(each.name, each.name)} is not there in the form that it has to have"
+            stopped = checks_of(each.role, config.generation)
+        else:
+            sizes = [survey.doubts[key] for key in _SIZES if key in survey.doubts]
+            why = f"it takes the size of {each.name}, and {' and '.join(sizes) or 'the sizes do not fit each other'}"
+            stopped = (*checks_of(each.role, config.generation), "tensors.labels", "tensors.encodings")
+        for check in stopped:
+            ledger.stop(check, why)
+
+
 def _by_stored_head(
-    config: DraftConfig,
+    config: Geometry,
     matched: Matched,
     entries: Mapping[str, Entry],
     where: str,
@@ -56,7 +87,7 @@ def _by_stored_head(
     finding, and the rest is looked at with the stored one."""
     stored = _stored_heads(config, matched, entries)
     tiles = f"q_proj's tiles give {sorted(stored)}"
-    if findings and len(stored) == 1 and stored != {config.head_dim}:
+    if config.head_dim and findings and len(stored) == 1 and stored != {config.head_dim}:
         (head,) = stored
         again = Findings()
         other = locate(replace(config, head_dim=head), matched, entries, where, again)
@@ -73,7 +104,9 @@ def _by_stored_head(
                 ),
             )
             return other, again
-    if stored:
+    if not config.head_dim:
+        ledger.stop("tensors.head_dim", "head_dim has no value to hold against the tiles")
+    elif stored:
         ledger.passes("tensors.head_dim", sorted(stored), f"{tiles}, the config says {config.head_dim}")
     return inventory, findings
 
@@ -82,9 +115,11 @@ def _of_attention(refusal: Refusal) -> bool:
     return any(f"{part}." in refusal.where for part in _ATTENTION)
 
 
-def _stored_heads(config: DraftConfig, matched: Matched, entries: Mapping[str, Entry]) -> set[int]:
+def _stored_heads(config: Geometry, matched: Matched, entries: Mapping[str, Entry]) -> set[int]:
     """The head_dim that each layer's q_proj has room for, by its number of tiles."""
     across = -(-config.hidden_size // COLUMNS)
+    if not (across and config.num_attention_heads):
+        return set()
     found = set()
     for i in range(config.num_hidden_layers):
         if name := matched.found.get(names.layer(i, f"{names.ATTENTION_PROJECTIONS[0]}.weight")):
@@ -94,9 +129,7 @@ def _stored_heads(config: DraftConfig, matched: Matched, entries: Mapping[str, E
     return found - {-1} if found != {-1} else set()
 
 
-def _say(
-    config: DraftConfig, matched: Matched, entries: Mapping[str, Entry], inventory: Inventory, ledger: Ledger
-) -> None:
+def _say(inventory: Inventory, ledger: Ledger) -> None:
     located = list(inventory.by_name.values())
     labels = sorted({f"{each.expected.role}: {each.entry.dtype}" for each in located})
     ledger.passes("tensors.labels", labels, "; ".join(labels) or "none")

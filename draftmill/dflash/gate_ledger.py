@@ -1,5 +1,6 @@
 """Where checks put what they found, until every one has its outcome."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,6 +20,7 @@ class _Entry:
     place: str = ""
     outcome: Outcome | None = None
     withholds: bool = False
+    stopped: str = ""
 
 
 class Ledger:
@@ -49,6 +51,19 @@ class Ledger:
         entry = self._entries[check]
         entry.evidence, entry.outcome = why, Outcome.NOT_APPLICABLE
 
+    def stop(self, check: str, why: str) -> None:
+        """The check cannot be made, or not on all that it has to look at: it does not pass, and may still refuse.
+        why: a clause. The first reason counts."""
+        entry = self._entries[check]
+        entry.stopped = entry.stopped or why
+
+    def stop_unsaid(self, checks: Iterable[str], why: str) -> None:
+        """Those of the checks about which nothing was said cannot be made."""
+        for check in checks:
+            entry = self._entries[check]
+            if entry.outcome is None and not entry.findings:
+                self.stop(check, why)
+
     def skip_unless_made(self, check: str, why: str) -> None:
         entry = self._entries[check]
         if entry.outcome is None and not entry.findings:
@@ -68,14 +83,19 @@ class Ledger:
         declared = BY_ID[name]
         refusals = entry.findings.refusals
         outcome, evidence, measured, withholds = entry.outcome, entry.evidence, entry.measured, entry.withholds
+        because = f"not run, because {entry.stopped}"
         if refusals:
             first, more = refusals[0], len(refusals) - 1
             outcome, measured, withholds = Outcome.REFUSED, first.measured if measured is None else measured, False
             evidence = f"{first.where}: {first.sentence}" + (f" ({more} more)" if more else "")
         elif outcome is None:
             # Without a refusal before it, a check that was left out is a fault of the gate: then nothing is said.
-            outcome = Outcome.NOT_APPLICABLE if stopped else Outcome.UNDETERMINED
-            evidence, withholds = NOT_REACHED, not stopped
+            outcome = Outcome.NOT_RUN if stopped else Outcome.UNDETERMINED
+            evidence, withholds = because if entry.stopped else NOT_REACHED, not stopped
+        elif entry.stopped and not withholds and outcome != Outcome.NOT_APPLICABLE:
+            # What it made of the rest is no pass, and without a refusal elsewhere nothing can be said.
+            outcome, withholds = Outcome.NOT_RUN if stopped else Outcome.UNDETERMINED, not stopped
+            evidence = because
         return Check(
             name,
             declared.title,

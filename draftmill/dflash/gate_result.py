@@ -17,11 +17,13 @@ SETTLED = "files.settled"
 
 
 class Outcome(StrEnum):
-    """How one check ended."""
+    """How one check ended. Not run: something that is refused or cannot be read stands before it, and it may have
+    looked at a part. Not applicable: of the other generation, or of a form that the package does not have."""
 
     PASS = "pass"  # noqa: S105
     REFUSED = "refused"
     UNDETERMINED = "undetermined"
+    NOT_RUN = "not run"
     NOT_APPLICABLE = "not applicable"
 
 
@@ -133,14 +135,17 @@ class Gate:
         """The verdict for a person."""
         passed, applied = len(self.of(Outcome.PASS)), len(self.checks) - len(self.of(Outcome.NOT_APPLICABLE))
         open_checks = [check.title for check in self.of(Outcome.UNDETERMINED)]
-        said = f"; undetermined: {', '.join(open_checks)}" if open_checks else ""
+        said = f"undetermined: {', '.join(open_checks)}" if open_checks else ""
+        left = len(self.of(Outcome.NOT_RUN))
         match self.verdict:
             case Verdict.PASS:
-                return f"passes {passed} of {applied} checks{said}"
+                parts = [f"passes {passed} of {applied} checks", said]
             case Verdict.REFUSED:
-                return f"refused by {len(self.of(Outcome.REFUSED))} of {applied} checks{said}"
+                parts = [f"fails {len(self.of(Outcome.REFUSED))} of {applied} checks"]
+                parts += [f"{left} could not be run" if left else "", said]
             case Verdict.NO_VERDICT:
-                return f"no verdict{said}"
+                parts = [f"undetermined by {len(open_checks)} of {applied} checks: {', '.join(open_checks)}"]
+        return "; ".join(part for part in parts if part)
 
     def as_json(self) -> dict[str, Any]:
         return {

@@ -64,6 +64,7 @@ CHECKS: tuple[Declared, ...] = (
     Declared("tensors.present", "no tensor is missing", "container", "every tensor of the config's draft"),
     Declared("tensors.explained", "no tensor is unexplained", "container", "only tensors of the config's draft"),
     Declared("tensors.single", "no tensor stands twice", "container", "one name a tensor"),
+    Declared("tensors.names", "names are of one writer", "container", "one spelling: one prefix, one set of aliases"),
     Declared("tensors.labels", "dtype labels fit the roles", "container", "I8 for tiles, BF16 for gains"),
     Declared("tensors.encodings", "chunks are of the generation", "container", "5120 in generation 1, 4736 in 2"),
     Declared("tensors.uniform", "projections share an encoding", "container", "one encoding"),
@@ -115,6 +116,8 @@ CHECKS: tuple[Declared, ...] = (
     *(_scalar(name) for name in names.SCALARS),
 )
 BY_ID = {check.id: check for check in CHECKS}
+OF_CONTAINER = tuple(id for id in BY_ID if id.partition(".")[0] not in ("files", "manifest", "config"))
+"""Checks that look into the container."""
 
 HOMES = {
     "dflash.config_missing": "config.form",
@@ -149,6 +152,7 @@ HOMES = {
     "dflash.tensor_missing": "tensors.present",
     "dflash.tensor_unexplained": "tensors.explained",
     "dflash.tensor_twice": "tensors.single",
+    "dflash.names_mixed": "tensors.names",
     "q4nx.dtype_unexpected": "tensors.labels",
     "dflash.dtype_unexpected": "tensors.labels",
     "q4nx.legacy_subtractive": "tensors.labels",
@@ -175,3 +179,25 @@ def home_of(code: str, role: Role | None, otherwise: str) -> str:
     if code in SHAPE_CODES and role in SHAPES:
         return SHAPES[role]
     return HOMES.get(code, otherwise)
+
+
+_PACKED = ("packed.", "scales.", "minimums.")
+_OF_ROLE = {
+    Role.PROJECTION: ("tensors.tiles",),
+    Role.NORM: ("norms.",),
+    Role.FUSION: ("fusion.",),
+    Role.CONV_PROJECTION: ("conv.geometry",),
+    Role.CONV_KERNEL: ("conv.",),
+    Role.SELECTOR: ("selector.",),
+    Role.CODEBOOK: ("codebooks.",),
+}
+_PACKED_ROLES = {
+    1: (Role.PROJECTION,),
+    2: (Role.PROJECTION, Role.FUSION, Role.CONV_PROJECTION, Role.SELECTOR, Role.CODEBOOK),
+}
+
+
+def checks_of(role: Role, generation: Literal[1, 2]) -> tuple[str, ...]:
+    """The checks that look at the size or the values of a role's tensors."""
+    prefixes = _OF_ROLE.get(role, ()) + (_PACKED if role in _PACKED_ROLES[generation] else ())
+    return tuple(id for id in BY_ID if id.startswith(prefixes))

@@ -11,6 +11,7 @@ from enum import StrEnum
 
 from draftmill.dflash import names
 from draftmill.dflash.config import DraftConfig
+from draftmill.dflash.geometry import Geometry
 from draftmill.outcome import Refusal
 
 
@@ -33,6 +34,11 @@ class Expected:
     role: Role
     shape: tuple[int, ...]
 
+    @property
+    def sized(self) -> bool:
+        """Whether the config gives it a size (`Geometry`)."""
+        return 0 not in self.shape
+
 
 @dataclass(frozen=True)
 class Variant:
@@ -45,16 +51,18 @@ class Variant:
 
 @dataclass(frozen=True)
 class Matched:
-    """found: the mill's name -> the file's. twice: further names in the file for one tensor."""
+    """found: the mill's name -> the file's. twice: further names in the file for one tensor. odd: for each choice that
+    a file makes once (`names.choices`) and this one makes twice, (what it has most, the names that differ)."""
 
     found: dict[str, str]
     missing: tuple[Expected, ...]
     unexplained: tuple[str, ...]
     twice: dict[str, tuple[str, ...]]
     variants: tuple[Variant, ...]
+    odd: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
     def refusals(self, where: str, generation: int) -> list[Refusal]:
-        """Every difference. Codes: dflash.tensor_missing, tensor_unexplained, tensor_twice."""
+        """Every difference. Codes: dflash.tensor_missing, tensor_unexplained, tensor_twice, names_mixed."""
         missing = [
             Refusal(
                 "dflash.tensor_missing",
@@ -76,10 +84,21 @@ class Matched:
             )
             for name, others in self.twice.items()
         ]
-        return missing + [_unexplained(name, where, generation) for name in self.unexplained] + twice
+        mixed = [
+            Refusal(
+                "dflash.names_mixed",
+                f"{where}:{odd[0]}",
+                list(odd[:MOST_NAMED]),
+                most,
+                f"{len(odd)} names are spelled in another way than the rest, and a writer has one way: two files were "
+                "mixed, or some tensors were renamed. Download the file again.",
+            )
+            for most, odd in self.odd
+        ]
+        return missing + [_unexplained(name, where, generation) for name in self.unexplained] + twice + mixed
 
 
-def expected_tensors(config: DraftConfig, *, scalars: bool) -> tuple[Expected, ...]:
+def expected_tensors(config: DraftConfig | Geometry, *, scalars: bool) -> tuple[Expected, ...]:
     """Every tensor of a draft, in order of layers; scalars: also the six that a container repeats of its config."""
     hidden, ffn, head = config.hidden_size, config.intermediate_size, config.head_dim
     queries, keys = config.num_attention_heads * head, config.num_key_value_heads * head
@@ -88,7 +107,7 @@ def expected_tensors(config: DraftConfig, *, scalars: bool) -> tuple[Expected, .
     projections |= dict(zip(names.MLP_PROJECTIONS, ((ffn, hidden), (ffn, hidden), (hidden, ffn)), strict=True))
     norms = dict.fromkeys(names.LAYER_NORMS, hidden) | dict.fromkeys(names.HEAD_NORMS, head)
     found = [
-        Expected(names.FUSION, Role.FUSION, (hidden, len(config.target_layer_ids) * hidden)),
+        Expected(names.FUSION, Role.FUSION, (hidden, config.taps * hidden)),
         Expected(names.HIDDEN_NORM, Role.NORM, (hidden,)),
         Expected(names.FINAL_NORM, Role.NORM, (hidden,)),
     ]
@@ -101,11 +120,11 @@ def expected_tensors(config: DraftConfig, *, scalars: bool) -> tuple[Expected, .
     return (*found, *_selector(config), *(_scalars(config) if scalars else ()))
 
 
-def _convolutions(config: DraftConfig, i: int) -> list[Expected]:
+def _convolutions(config: DraftConfig | Geometry, i: int) -> list[Expected]:
     if config.second is None:
         return []
-    taps, hidden = config.second.conv_kernel_size, config.hidden_size
-    rows = 2 * taps * (hidden // config.second.conv_group_size)
+    taps, group, hidden = config.second.conv_kernel_size, config.second.conv_group_size, config.hidden_size
+    rows = 2 * taps * (hidden // group if group else 0)
     return [
         each
         for part in names.CONVOLUTIONS
@@ -116,7 +135,7 @@ def _convolutions(config: DraftConfig, i: int) -> list[Expected]:
     ]
 
 
-def _selector(config: DraftConfig) -> list[Expected]:
+def _selector(config: DraftConfig | Geometry) -> list[Expected]:
     if config.second is None:
         return []
     rank = config.second.selector_rank
@@ -127,12 +146,12 @@ def _selector(config: DraftConfig) -> list[Expected]:
     ]
 
 
-def _scalars(config: DraftConfig) -> list[Expected]:
-    counts = {name: len(config.target_layer_ids) if name == "target_layer_ids" else 1 for name in names.SCALARS}
+def _scalars(config: DraftConfig | Geometry) -> list[Expected]:
+    counts = {name: config.taps if name == "target_layer_ids" else 1 for name in names.SCALARS}
     return [Expected(name, Role.SCALAR, (count,)) for name, count in counts.items()]
 
 
-def match(config: DraftConfig, present: Iterable[str], *, container: bool) -> Matched:
+def match(config: DraftConfig | Geometry, present: Iterable[str], *, container: bool) -> Matched:
     """The names in a file against the draft's. container: a Q4NX container, which has scalars; an upstream checkpoint
     has none. Whether a generation 2 container has them is not established: all six or none are accepted."""
     present = list(dict.fromkeys(present))
@@ -154,6 +173,11 @@ def match(config: DraftConfig, present: Iterable[str], *, container: bool) -> Ma
         seen["scalar prefix" if wanted[own].role == Role.SCALAR else "tensor prefix", prefix] += 1
         if alias:
             seen["alias", alias] += 1
+    chosen: dict[str, dict[str, list[str]]] = {}
+    for own, name in found.items():
+        if own not in twice:  # which of its names counts is open then
+            for choice, made in names.choices(own, *spelled[name][1:]).items():
+                chosen.setdefault(choice, {}).setdefault(made, []).append(name)
     optional = config.generation == 2 and not any(name in found for name in names.SCALARS)
     return Matched(
         found=found,
@@ -163,9 +187,17 @@ def match(config: DraftConfig, present: Iterable[str], *, container: bool) -> Ma
         unexplained=tuple(name for name in present if name not in spelled),
         twice=twice,
         variants=tuple(Variant(what, met, count) for (what, met), count in sorted(seen.items())),
+        odd=tuple(_odd(choice, made) for choice, made in chosen.items() if len(made) > 1),
     )
 
 
+def _odd(choice: str, made: dict[str, list[str]]) -> tuple[str, tuple[str, ...]]:
+    most = max(made, key=lambda each: len(made[each]))
+    rest = tuple(name for each, spelled in made.items() if each != most for name in spelled)
+    return f"{choice}: {most or 'none'}, as {len(made[most])} names have it", rest
+
+
+MOST_NAMED = 20
 _SECOND_ONLY = ("attention_conv.", "mlp_conv.", "candidate_selector.")
 
 

@@ -59,6 +59,20 @@ def spellings(name: str) -> dict[str, tuple[str, str]]:
     return {prefix + body: (prefix, alias) for body, alias in bodies.items() for prefix in TENSOR_PREFIXES}
 
 
+def choices(name: str, prefix: str, alias: str) -> dict[str, str]:
+    """The choices that a file makes once for all its names, and how a tensor's spelling made them."""
+    if name in SCALARS:
+        return {"prefix of scalars": prefix}
+    made = {"prefix": prefix}
+    if name in _ALIASES:
+        made["names of what runs over the context"] = alias
+    elif name.startswith(_FIRST):
+        made["name of the first layer"] = alias
+    elif name in (PREDECESSOR, SUCCESSOR):
+        made["ending of codebooks"] = alias
+    return made
+
+
 def extension(name: str) -> str | None:
     """Which known extension of DFlash a tensor's name belongs to."""
     parts = name.replace("_weight", "").split(".")

@@ -69,6 +69,7 @@ def read_rope(places: Places) -> Rope | None:
                     "The rotary scaling cannot be computed with this; take config.json from the draft's publisher.",
                 )
             elif name in found and found[name][1] != value:
+                places.doubt("rope_scaling", f"rope_scaling's {name} has two values")
                 places.refuse(
                     "conflict",
                     place,
@@ -103,6 +104,7 @@ def _type(places: Places) -> str | None:
     (first, kind), *others = stated
     if differing := [(place, other) for place, other in others if other != kind]:
         place, other = differing[0]
+        places.doubt("rope_scaling", "the rotary type has two values")
         places.refuse(
             "conflict", place, other, repr(kind)[:80], f"{place} and {first} name two rotary types; keep the right one."
         )

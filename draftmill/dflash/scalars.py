@@ -5,10 +5,12 @@ read, as [] or [1], ids as [n]. A float is equal when it is the config's value r
 """
 
 import math
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
-from draftmill.dflash.config import DraftConfig
+from draftmill.dflash.config import DraftConfig, Survey
 from draftmill.outcome import Refusal, Refused
 from draftmill.q4nx.header import Entry
 from draftmill.q4nx.scalars import number_bytes, read_numbers
@@ -19,16 +21,29 @@ WHOLE_LABELS = ("I8", "U8", "I16", "U16", "I32", "U32", "I64", "U64")
 REAL_LABELS = ("F16", "BF16", "F32", "F64")
 
 
-def scalar_values(config: DraftConfig) -> dict[str, tuple[Number, ...]]:
-    """Name -> what the container has to say. A draft without sliding layers has a window of 0."""
-    return {
-        "block_size": (config.block_size,),
-        "target_layer_ids": config.target_layer_ids,
-        "sliding_window": (config.sliding_window or 0,),
-        "rope_theta": (config.rope.theta,),
-        "rms_eps": (config.rms_norm_eps,),
-        "embedding_scale": (config.input_embedding_scale,),
-    }
+KEYS = {
+    "block_size": "block_size",
+    "target_layer_ids": "target_layer_ids",
+    "sliding_window": "sliding_window",
+    "rope_theta": "rope_theta",
+    "rms_eps": "rms_norm_eps",
+    "embedding_scale": "input_embedding_scale",
+}
+"""Scalar -> the config's key that it repeats."""
+
+
+def scalar_values(config: DraftConfig | Survey) -> dict[str, tuple[Number, ...]]:
+    """Name -> what the container has to say; of a survey, without what is in doubt. Where no layer slides, the window
+    is 0."""
+    if isinstance(config, DraftConfig):
+        values: Mapping[str, Any] = vars(config) | {"rope_theta": config.rope.theta}
+    else:
+        values = config.values
+    return {name: _repeated(values[key]) for name, key in KEYS.items() if key in values}
+
+
+def _repeated(value: Any) -> tuple[Number, ...]:
+    return value if isinstance(value, tuple) else (value or 0,)
 
 
 def read_scalar(entry: Entry, data: np.ndarray, count: int) -> tuple[Number, ...]:
@@ -49,8 +64,8 @@ def read_scalar(entry: Entry, data: np.ndarray, count: int) -> tuple[Number, ...
     return read_numbers(entry, data)
 
 
-def check_scalar(name: str, entry: Entry, data: np.ndarray, config: DraftConfig, where: str) -> Refusal | None:
-    """What is wrong with the container's scalar `name`, None when it equals the config.
+def check_scalar(name: str, entry: Entry, data: np.ndarray, config: DraftConfig | Survey, where: str) -> Refusal | None:
+    """What is wrong with the container's scalar `name`, None when it equals the config, which gives it a value.
 
     Codes: dflash.scalar_differs, and those of `read_scalar`.
     """
@@ -61,15 +76,34 @@ def check_scalar(name: str, entry: Entry, data: np.ndarray, config: DraftConfig,
         return refused.refusals[0]
     if list(stored) == [as_stored(value, entry.dtype) for value in values]:
         return None
-    shifted = name == "target_layer_ids" and list(stored) in ([v + 1 for v in values], [v - 1 for v in values])
     return Refusal(
         "dflash.scalar_differs",
         f"{where}:{entry.name}",
         [value if math.isfinite(value) else repr(value) for value in stored],
         list(values),
-        f"The container's {name} is not the config's: one of them was changed, or they are of two drafts. "
-        + ("Each id differs by one, as between Hugging Face (L) and GGUF (L+1). " if shifted else "")
-        + "Download the package again.",
+        _difference(name, list(stored), list(values), config.stated(KEYS[name])),
+    )
+
+
+def _difference(name: str, stored: list[Number], values: list[Number], stated: bool) -> str:
+    if name == "embedding_scale" and not stated:
+        return (
+            f"The config states no {KEYS[name]}, which means 1, and the container says otherwise: an engine that reads "
+            "the one and one that reads the other run two drafts. State it in the config, or download it again."
+        )
+    if name == "sliding_window" and not stated:
+        return (
+            "By the config no layer slides, which is a window of 0, and the container has one: one of them was "
+            "changed, or they are of two drafts. Download the package again."
+        )
+    shift = ""
+    if name == "target_layer_ids" and stored == [value + 1 for value in values]:
+        shift = "Each of the container's is one more, as GGUF stores them (L+1) and Hugging Face does not (L). "
+    elif name == "target_layer_ids" and stored == [value - 1 for value in values]:
+        shift = "Each of the config's is one more, as GGUF stores them (L+1) and Hugging Face does not (L). "
+    return (
+        f"The container's {name} is not the config's: one of them was changed, or they are of two drafts. {shift}"
+        "Download the package again."
     )
 
 

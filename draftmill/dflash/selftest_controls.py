@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from draftmill.dflash import selftest_changes as do
-from draftmill.dflash.package import CONTAINER
+from draftmill.dflash.package import CONTAINER, MANIFEST
 from draftmill.dflash.selftest_changes import Change, cut, in_config, in_tensors, poke, scalar, setting, tile_less
 from draftmill.dflash.selftest_specimen import edit_bytes, punch_hole, write_first, write_plain_second, write_second
 from draftmill.q4nx.encodings import Kind
@@ -38,6 +38,8 @@ _SELECTOR = "model.candidate_selector.hidden_projection.weight"
 _CODEBOOK = "model.candidate_selector.successor_codebook"
 _NAN, _INFINITY = b"\xc0\x7f", b"\x80\x7f"
 _HUGE, _MINUS_HUGE = b"\x00\x7f", b"\x00\xff"
+_E = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+"""SHA-256 of nothing."""
 _SHIFTED = np.array([2, 6, 10], "<i4").tobytes()
 
 CONTROLS: tuple[Control, ...] = (
@@ -58,13 +60,16 @@ CONTROLS: tuple[Control, ...] = (
         FIRST,
         do.in_manifest(lambda text: ("0" if text[0] != "0" else "1") + text[1:]),
     ),
+    Control("manifest.form", "a line for itself", FIRST, do.in_manifest(lambda t: f"{t}{_E}  {MANIFEST}\n")),
+    Control("manifest.digests", "a listed file is not there", FIRST, do.in_manifest(lambda t: f"{t}{_E}  more\n")),
+    Control("manifest.digests", "another list contradicts it", FIRST, do.in_another_manifest(f"{_E}  {CONTAINER}\n")),
     Control("config.form", "a brace too many", FIRST, do.break_json),
     Control("config.model_type", "model_type of an upstream checkpoint", FIRST, setting("model_type", "qwen3")),
     Control("config.architecture", "a main model's architecture", FIRST, setting("architectures", ["Qwen3Model"])),
     Control("config.keys", "no mask_token_id", FIRST, in_config(lambda c: c["dflash_config"].pop("mask_token_id"))),
     Control("config.places", "another mask_token_id at the top", FIRST, setting("mask_token_id", 5)),
     Control("config.extensions", "projections have biases", FIRST, setting("attention_bias", True)),
-    Control("config.sizes", "3 key heads for 8 query heads", FIRST, setting("num_key_value_heads", 3)),
+    Control("config.sizes", "3 key heads for 8 query heads, stored as well", FIRST, do.three_key_heads),
     Control("config.rope", "an unknown rotary type", FIRST, setting("rope_scaling", {"rope_type": "spiral"})),
     Control("config.visibility", "layers slide and use_swa is false", FIRST, setting("dflash_config.use_swa", False)),
     Control("config.mask", "mask id one beyond the vocabulary", FIRST, setting("dflash_config.mask_token_id", 512)),
@@ -80,6 +85,10 @@ CONTROLS: tuple[Control, ...] = (
     Control("tensors.explained", "attention sinks", FIRST, do.added(f"{_LAYER}sinks", _NORM)),
     Control("tensors.explained", "a convolution of generation 2", FIRST, do.added(_KERNEL, _NORM)),
     Control("tensors.single", "a norm under two names", FIRST, do.added(_NORM.removeprefix("model."), _NORM)),
+    Control("tensors.names", "a norm without the prefix of the others", FIRST, do.renamed(_NORM, _NORM[6:])),
+    Control("tensors.names", "a layer's convolution without the prefix", SECOND, do.renamed(_KERNEL, _KERNEL[6:])),
+    Control("tensors.names", "a scalar without its prefix", FIRST, do.renamed("dflash.rms_eps", "rms_eps")),
+    Control("tensors.names", "one codebook ends in .weight", SECOND, do.renamed(_CODEBOOK, f"{_CODEBOOK}.weight")),
     Control("tensors.labels", "a norm labelled F16", FIRST, do.relabelled(_NORM, "F16")),
     Control("tensors.labels", "tiles labelled U8", SECOND, do.relabelled(_Q, "U8")),
     Control("tensors.encodings", "tiles of 32 x 128", FIRST, do.reshaped(_Q, (32, 2560))),

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from draftmill.dflash.config import DraftConfig
+from draftmill.dflash.geometry import Geometry
 from draftmill.dflash.inventory import Expected, Matched, Role, Variant, expected_tensors
 from draftmill.intake.findings import Findings
 from draftmill.outcome import Refused
@@ -67,16 +68,16 @@ class Inventory:
 
 
 def locate(
-    config: DraftConfig, matched: Matched, entries: Mapping[str, Entry], where: str, findings: Findings
+    config: DraftConfig | Geometry, matched: Matched, entries: Mapping[str, Entry], where: str, findings: Findings
 ) -> Inventory:
-    """How each found tensor is stored in a container.
+    """How each found tensor is stored in a container; what the config gives no size is left out.
 
     Codes: those of `q4nx.encodings.classify`, and dflash.encoding_unexpected, dtype_unexpected, shape_unexpected,
     encodings_mixed. Scalars are taken as they are: `read_scalar` judges them.
     """
     found: dict[str, Located] = {}
     for expected in expected_tensors(config, scalars=True):
-        if expected.name not in matched.found:
+        if expected.name not in matched.found or not (expected.sized or expected.role == Role.SCALAR):
             continue
         entry = entries[matched.found[expected.name]]
         try:

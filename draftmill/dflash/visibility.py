@@ -17,18 +17,21 @@ DEFAULT, DERIVED, TOLD = "(default)", "(derived)", "(told)"
 
 @dataclass(frozen=True)
 class Visibility:
-    """sliding_window: positions, None when no layer slides. places: where each of the three was found."""
+    """sliding_window: positions, None when no layer slides. places: where each of the three was found.
 
-    layer_types: tuple[str, ...]
+    Where something is refused, what does not follow from the config is None and in doubt (`Places.doubts`).
+    """
+
+    layer_types: tuple[str, ...] | None
     sliding_window: int | None
-    causal: bool
+    causal: bool | None
     places: dict[str, tuple[str, ...]]
 
 
 def read_visibility(
     places: Places, layers: int | None, vendor: bool, told: bool | None, remarks: list[Remark]
-) -> Visibility | None:
-    """vendor: a FastFlowLM package. told: causality as the caller knows it. None when something is refused.
+) -> Visibility:
+    """vendor: a FastFlowLM package. told: causality as the caller knows it.
 
     Codes: dflash.layer_types_missing, layer_types_length, window_contradicted, causality_not_stated,
     causality_contradicted, and those of `Places.need`.
@@ -40,6 +43,7 @@ def read_visibility(
     if slides and window is None and stated is None:
         places.need(SLIDING_WINDOW)
     elif slides and stated and window is None:
+        places.doubt("sliding_window", "sliding_window is 0 and layers slide")
         places.refuse(
             "window_contradicted",
             stated.places[0],
@@ -50,16 +54,17 @@ def read_visibility(
     if types:
         _check_flag(places, slides)
     causal = _causal(places, slides, vendor, told, remarks)
-    if types is None or causal is None or (slides and window is None):
-        return None
+    if types is None:
+        places.doubt("sliding_window", "which layers slide is not known")
+    used = window if slides else None
     return Visibility(
-        types.value,
-        window.value if slides and window else None,
-        causal.value,
+        types.value if types else None,
+        used.value if used else None,
+        causal.value if causal else None,
         {
-            "layer_types": types.places,
-            "sliding_window": window.places if slides and window else (DERIVED,),
-            "causal": causal.places,
+            "layer_types": types.places if types else (),
+            "sliding_window": used.places if used else (DERIVED,),
+            "causal": causal.places if causal else (),
         },
     )
 
@@ -70,6 +75,7 @@ def _layer_types(
     stated = places.read(LAYER_TYPES_KEY)
     if stated:
         if layers is not None and len(stated.value) != layers:
+            places.doubt("layer_types", "layer_types is for another number of layers")
             places.refuse(
                 "layer_types_length",
                 stated.places[0],
@@ -81,6 +87,8 @@ def _layer_types(
         return stated
     if places.stated(LAYER_TYPES_KEY) or layers is None:
         return None
+    if any(places.stated(key) and places.read(key) is None for key in (SLIDING_WINDOW, USE_SLIDING_WINDOW)):
+        return None  # refused, and nothing follows from it
     flag = places.read(USE_SLIDING_WINDOW)
     on = flag.value if flag else None
     pattern = places.raw("sliding_window_pattern")
@@ -96,6 +104,7 @@ def _layer_types(
             )
         )
         return Stated((SLIDING,) * layers, (DERIVED,))
+    places.doubt("layer_types", "layer_types is not stated")
     places.refuse(
         "layer_types_missing",
         "layer_types",

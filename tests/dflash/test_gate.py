@@ -13,7 +13,7 @@ from draftmill.dflash.gate_table import BY_ID, CHECKS, HOMES, SHAPES
 from draftmill.dflash.layout import Layout
 from draftmill.outcome import BadConfiguration
 from draftmill.q4nx.encodings import Kind
-from tests.support.dflash_packages import CONFIG_FORMS, LAYOUTS, SECOND_LAYOUTS, edit_config, edit_container, sign, tiny
+from tests.support.dflash_packages import CONFIG_FORMS, LAYOUTS, SECOND_LAYOUTS, edit_config, edit_container, tiny
 
 
 def caught(result: Gate) -> list[str]:
@@ -127,7 +127,10 @@ def test_a_refused_config_does_not_hide_what_is_wrong_with_the_container(tmp_pat
     path.write_bytes(path.read_bytes()[:-1])
     result = gate(folder)
     assert caught(result) == ["manifest.digests", "config.places", "config.extensions", "container.header"]
-    assert check(result, "scales.finite").outcome == Outcome.NOT_APPLICABLE
+    assert check(result, "scales.finite").outcome == Outcome.NOT_RUN
+    assert check(result, "scales.finite").evidence == (
+        "not run, because the container's header is refused or cannot be read"
+    )
 
 
 @pytest.mark.parametrize(
@@ -275,14 +278,3 @@ def test_what_is_no_folder_is_the_callers_mistake(first: Path) -> None:
 def test_every_home_of_a_refusal_is_a_check() -> None:
     assert {*HOMES.values(), *SHAPES.values()} <= BY_ID.keys()
     assert len(BY_ID) == len(CHECKS)
-
-
-def test_a_manifest_that_the_folder_does_not_answer_whole_is_a_note(tmp_path: Path) -> None:
-    folder = tmp_path / "p"
-    tiny(folder, 1)
-    sign(folder)
-    with (folder / "MANIFEST.sha256").open("a") as file:
-        file.write(f"{'a' * 64}  banner.png\n")
-    result = gate(folder)
-    assert result.verdict == Verdict.PASS
-    assert "not here and not compared: banner.png" in check(result, "manifest.digests").evidence

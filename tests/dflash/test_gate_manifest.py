@@ -1,6 +1,7 @@
 """MANIFEST.sha256 in every common form, and lines that are none of them."""
 
 import hashlib
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from draftmill.dflash.gate_result import Outcome, Verdict
 from tests.support.dflash_packages import tiny
 
 A, B = "a" * 64, "b" * 64
+EMPTY = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 
 
 @pytest.fixture(scope="module")
@@ -24,17 +26,26 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
 FORMS: dict[str, Callable[[str, str], str]] = {
     "two spaces": lambda digest, path: f"{digest}  {path}\n",
     "binary mark": lambda digest, path: f"{digest} *{path}\n",
+    "indented": lambda digest, path: f" \t{digest}  {path}\n",
     "one space": lambda digest, path: f"{digest} {path}\n",
     "a tab": lambda digest, path: f"{digest}\t{path}\n",
     "upper case": lambda digest, path: f"{digest.upper()}  {path}\n",
     "dot slash": lambda digest, path: f"{digest}  ./{path}\n",
     "BSD": lambda digest, path: f"SHA256 ({path}) = {digest}\n",
     "openssl": lambda digest, path: f"SHA256({path})= {digest}\n",
+    "openssl 3": lambda digest, path: f"SHA2-256({path})= {digest}\n",
     "lines of Windows": lambda digest, path: f"{digest}  {path}\r\n",
     "comments and blanks": lambda digest, path: f"# {path}\n\n{digest}  {path}\n",
     "byte order mark": lambda digest, path: f"\ufeff{digest}  {path}\n" if path == "config.json" else "",
-    "its own line": lambda digest, path: f"{digest}  {path}\n{A}  MANIFEST.sha256\n",
 }
+BEYOND_SHA256SUM = ("openssl 3", "lines of Windows", "byte order mark")
+"""Forms that `sha256sum --check` of some or all versions does not read."""
+
+
+def by_sha256sum(package: Path, name: str = "MANIFEST.sha256") -> int:
+    """How `sha256sum --check --strict` ends."""
+    command = ["sha256sum", "--check", "--strict", "--status", name]
+    return subprocess.run(command, cwd=package, check=False, stderr=subprocess.DEVNULL).returncode
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -47,6 +58,133 @@ def test_a_manifest_in_a_common_form_is_read(form: str, package: Path) -> None:
     result = gate(package)
     assert result.verdict == Verdict.PASS, result.refusals
     assert next(check for check in result.checks if check.id == "manifest.digests").measured == names
+    assert form in BEYOND_SHA256SUM or by_sha256sum(package) == 0
+
+
+REFUSED: dict[str, tuple[Callable[[str, str], str], str, str]] = {
+    "a listed file that is absent": (
+        lambda config, model: f"{config}  config.json\n{model}  model.q4nx\n{A}  README.md\n",
+        "gate.listed_file_absent",
+        "README.md",
+    ),
+    "an absent file in a folder": (
+        lambda config, model: f"{config}  config.json\n{model}  model.q4nx\n{A}  config.json/x\n",
+        "gate.listed_file_absent",
+        "config.json/x",
+    ),
+    "its own wrong digest": (
+        lambda config, model: f"{config}  config.json\n{model}  model.q4nx\n{A}  MANIFEST.sha256\n",
+        "gate.manifest_itself",
+        "MANIFEST.sha256:3",
+    ),
+    "its own digest while it was empty": (
+        lambda config, model: f"{EMPTY}  ./MANIFEST.sha256\n{config}  config.json\n{model}  model.q4nx\n",
+        "gate.manifest_itself",
+        "MANIFEST.sha256:1",
+    ),
+    "a name that begins with a space": (
+        lambda config, model: f"{config}   config.json\n{model}  model.q4nx\n",
+        "gate.listed_file_absent",
+        "' config.json'",
+    ),
+    "a name that ends with a space": (
+        lambda config, model: f"{config}  config.json \n{model}  model.q4nx\n",
+        "gate.listed_file_absent",
+        "'config.json '",
+    ),
+    "a name that begins with a star": (
+        lambda config, model: f"{config}  *config.json\n{model}  model.q4nx\n",
+        "gate.listed_file_absent",
+        "*config.json",
+    ),
+    "a name in other letters": (
+        lambda config, model: f"{config}  Config.json\n{model}  model.q4nx\n",
+        "gate.listed_file_absent",
+        "Config.json",
+    ),
+    "one space and two": (
+        lambda config, model: f"{config}  config.json\n{model} model.q4nx\n",
+        "gate.manifest_mixed",
+        "MANIFEST.sha256",
+    ),
+    "two spaces after one": (
+        lambda config, model: f"{config} config.json\n{model}  model.q4nx\n",
+        "gate.manifest_mixed",
+        "MANIFEST.sha256",
+    ),
+    "a wrong digest": (
+        lambda config, model: f"{A}  config.json\n{model}  model.q4nx\n",
+        "gate.digest",
+        "config.json",
+    ),
+    "no digest": (
+        lambda config, model: f"{config}  config.json\n{model}  model.q4nx\nfoo\n",
+        "gate.manifest_line",
+        "MANIFEST.sha256:3",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_what_sha256sum_does_not_confirm_is_refused_by_name(what: str, package: Path) -> None:
+    text, code, where = REFUSED[what]
+    (package / "MANIFEST.sha256").write_text(
+        text(*(hashlib.sha256((package / name).read_bytes()).hexdigest() for name in ("config.json", "model.q4nx")))
+    )
+    result = gate(package)
+    assert [(refusal.code, refusal.where) for refusal in result.refusals] == [(code, where)]
+    assert by_sha256sum(package) != 0
+
+
+SECOND = ["SHA256SUMS", "sha256sums.txt", "manifest.sha256", "MANIFEST", "MANIFEST.sha256.txt", "checksums.txt",
+          "draft.SHA256"]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SECOND)
+def test_a_second_list_is_held_against_the_files_too(name: str, tmp_path: Path) -> None:
+    folder = tmp_path / "p"
+    tiny(folder, 1)
+    right = (folder / "MANIFEST.sha256").read_text()
+    (folder / name).write_text(right)
+    assert gate(folder).verdict == Verdict.PASS
+    (folder / name).write_text(f"{A}  model.q4nx\n")
+    (refusal,) = gate(folder).refusals
+    assert (refusal.code, refusal.where) == ("gate.digest", "model.q4nx")
+    assert f"not the one that {name} vouches for" in refusal.sentence
+    assert by_sha256sum(folder, name) != 0
+
+
+def test_a_digest_alone_beside_the_container_is_its_digest(tmp_path: Path) -> None:
+    folder = tmp_path / "p"
+    tiny(folder, 1, manifest=False)
+    (folder / "model.q4nx.sha256").write_text(hashlib.sha256((folder / "model.q4nx").read_bytes()).hexdigest() + "\n")
+    result = gate(folder)
+    assert result.verdict == Verdict.PASS
+    assert next(check for check in result.checks if check.id == "manifest.digests").measured == ["model.q4nx"]
+    (folder / "model.q4nx.sha256").write_text(A)
+    assert [refusal.code for refusal in gate(folder).refusals] == ["gate.digest"]
+
+
+@pytest.mark.parametrize("name", ["MANIFEST.json", "manifest.sha256.asc"])
+def test_what_is_named_like_a_list_and_is_none_is_no_manifest(name: str, tmp_path: Path) -> None:
+    folder = tmp_path / "p"
+    tiny(folder, 1)
+    (folder / name).write_text('{"files": []}')
+    assert gate(folder).verdict == Verdict.PASS
+
+
+def test_a_listed_file_that_was_left_aside_when_it_was_downloaded_is_said_and_not_refused(tmp_path: Path) -> None:
+    folder = tmp_path / "p"
+    tiny(folder, 1)
+    with (folder / "MANIFEST.sha256").open("a") as file:
+        file.write(f"{A}  banner.png\n")
+    assert gate(folder).verdict == Verdict.REFUSED
+    result = gate(folder, left_aside=["banner.png"])
+    assert result.verdict == Verdict.PASS
+    evidence = next(check.evidence for check in result.checks if check.id == "manifest.digests")
+    assert "listed, not downloaded and not compared: banner.png" in evidence
+    (folder / "banner.png").touch()
+    assert gate(folder, left_aside=["banner.png"]).verdict == Verdict.REFUSED
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,13 @@
 """The set of tensors a draft has, counted by hand, under every spelling that published files use."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from math import prod
+from typing import Any
 
 import pytest
 
-from draftmill.dflash.config import parse_config
+from draftmill.dflash.config import DraftConfig, parse_config
 from draftmill.dflash.inventory import Expected, Role, Variant, expected_tensors, match
 from draftmill.dflash.synthetic import synthetic_config
 from tests.dflash.published import BOLT, MUSE, QWEN38
@@ -13,7 +15,7 @@ from tests.dflash.published import BOLT, MUSE, QWEN38
 FIRST, SECOND = synthetic_config(1), synthetic_config(2)
 
 
-def all_names(config, scalars: bool = False, prefix: str = "") -> list[str]:
+def all_names(config: DraftConfig, scalars: bool = False, prefix: str = "") -> list[str]:
     return [prefix + each.name for each in expected_tensors(config, scalars=scalars)]
 
 
@@ -21,7 +23,7 @@ def all_names(config, scalars: bool = False, prefix: str = "") -> list[str]:
     ("content", "scalars", "count"),
     [(BOLT, False, 58), (BOLT, True, 64), (QWEN38, False, 81), (MUSE, False, 81), (QWEN38, True, 87)],
 )
-def test_counts(content, scalars: bool, count: int) -> None:
+def test_counts(content: dict[str, Any], scalars: bool, count: int) -> None:
     # 35 projections + 22 norms + fc = 58; + 6 scalars = 64; 58 + 4 x 5 + 3 = 81.
     assert len(expected_tensors(parse_config(content), scalars=scalars)) == count
 
@@ -70,30 +72,60 @@ def test_both_prefixes_are_accepted_and_recorded(prefix: str, scalar_prefix: str
     assert matched.variants == (Variant("scalar prefix", scalar_prefix, 6), Variant("tensor prefix", prefix, 25))
 
 
+CONTEXT = {"fc.weight": "encoder.fc.weight", "hidden_norm.weight": "encoder.output_norm_enc.weight"}
+CODEBOOKS = [f"candidate_selector.{each}_codebook" for each in ("predecessor", "successor")]
+
+
+@pytest.mark.parametrize("prefix", ["", "model."])
 @pytest.mark.parametrize(
-    ("name", "alias", "variant"),
+    ("renamed", "variant"),
     [
-        ("fc.weight", "encoder.fc.weight", Variant("alias", "encoder.", 1)),
-        ("fc.weight", "model.encoder.fc.weight", Variant("alias", "encoder.", 1)),
-        ("hidden_norm.weight", "encoder.output_norm_enc.weight", Variant("alias", "encoder.", 1)),
-        (
-            "layers.0.self_attn.q_proj.weight",
-            "midlayer.self_attn.q_proj.weight",
-            Variant("alias", "midlayer.", 1),
-        ),
-        (
-            "candidate_selector.predecessor_codebook",
-            "candidate_selector.predecessor_codebook.weight",
-            Variant("alias", ".weight", 1),
-        ),
+        (CONTEXT.get, Variant("alias", "encoder.", 2)),
+        # 11 tensors of a layer of generation 1, and 4 of its two convolutions.
+        (lambda name: name.replace("layers.0.", "midlayer."), Variant("alias", "midlayer.", 15)),
+        (lambda name: f"{name}.weight" if name in CODEBOOKS else name, Variant("alias", ".weight", 2)),
     ],
 )
-def test_aliases_are_accepted_and_recorded(name: str, alias: str, variant: Variant) -> None:
-    present = [alias if each == name else each for each in all_names(SECOND)]
+def test_aliases_are_accepted_and_recorded(renamed: Callable[[str], str | None], variant: Variant, prefix: str) -> None:
+    present = [prefix + (renamed(name) or name) for name in all_names(SECOND)]
     matched = match(SECOND, present, container=False)
     assert matched.refusals("model.safetensors", 2) == []
-    assert matched.found[name] == alias
     assert variant in matched.variants
+
+
+MIXED = [
+    ("layers.1.mlp.up_proj.weight", "layers.1.mlp.up_proj.weight"),
+    ("hidden_norm.weight", "hidden_norm.weight"),
+    ("candidate_selector.hidden_projection.weight", "candidate_selector.hidden_projection.weight"),
+    ("layers.0.self_attn.q_proj.weight", "model.midlayer.self_attn.q_proj.weight"),
+]
+
+
+@pytest.mark.parametrize(("name", "spelled"), MIXED)
+def test_a_name_of_another_variant_than_the_others_is_refused(name: str, spelled: str) -> None:
+    present = [spelled if each == name else f"model.{each}" for each in all_names(SECOND)]
+    (refusal,) = match(SECOND, present, container=False).refusals("model.safetensors", 2)
+    assert (refusal.code, refusal.where) == ("dflash.names_mixed", f"model.safetensors:{spelled}")
+    assert refusal.measured == [spelled]
+
+
+@pytest.mark.parametrize("half", [{"fc.weight": CONTEXT["fc.weight"]}, {CODEBOOKS[0]: f"{CODEBOOKS[0]}.weight"}])
+def test_half_of_an_alias_is_refused(half: dict[str, str]) -> None:
+    present = [half.get(each, each) for each in all_names(SECOND)]
+    assert [each.code for each in match(SECOND, present, container=False).refusals("x", 2)] == ["dflash.names_mixed"]
+
+
+def test_a_whole_layer_and_a_scalar_of_another_variant_are_two_findings() -> None:
+    scalars = [each.name for each in expected_tensors(FIRST, scalars=True) if each.role == Role.SCALAR]
+    present = [each if each.startswith("layers.1.") else f"model.{each}" for each in all_names(FIRST)]
+    present += [each if each == "rope_theta" else f"dflash.{each}" for each in scalars]
+    tensors, scalar = match(FIRST, present, container=True).refusals("model.q4nx", 1)
+    assert tensors.measured == [each for each in all_names(FIRST) if each.startswith("layers.1.")]
+    assert tensors.expected == "prefix: model., as 14 names have it"
+    assert (scalar.where, scalar.expected) == (
+        "model.q4nx:rope_theta",
+        "prefix of scalars: dflash., as 5 names have it",
+    )
 
 
 def test_a_missing_tensor_is_named() -> None:
