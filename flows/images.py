@@ -35,16 +35,17 @@ CONTEXT = (".dockerignore", "requirements/jobs.txt", "draftmill", "jobs")
 
 @dataclass(frozen=True)
 class Image:
-    """name: the folder below images/; public_base: what its Dockerfile builds on; debian: packages whose versions its
-    labels state."""
+    """name: the folder below images/; public_base: what its Dockerfile builds on, by the argument base_argument;
+    debian: packages whose versions its labels state."""
 
     name: str
     public_base: str
     debian: tuple[str, ...]
+    base_argument: str = "BASE_IMAGE"
 
     @property
     def base(self) -> str:
-        """DRAFTMILL_JOBS_BASE and DRAFTMILL_STOCK_BASE name another: a digest, a company's own."""
+        """DRAFTMILL_JOBS_BASE, _STOCK_BASE and _MEASURE_BASE name another: a digest, a company's own, an engine's."""
         return os.environ.get(f"DRAFTMILL_{self.name.upper()}_BASE", self.public_base)
 
     @property
@@ -62,11 +63,16 @@ STOCK = Image(
     "debian:forky",
     ("libc6", "libggml0", "libllama0", "llama.cpp-tools", "python3-gguf", "python3-torch", "python3-transformers"),
 )
-IMAGES = {image.name: image for image in (JOBS, STOCK)}
+MEASURE = Image("measure", JOBS.tag, ("libc6", "libgomp1"), base_argument="ENGINE")
+IMAGES = {image.name: image for image in (JOBS, STOCK, MEASURE)}
+MEASURING = frozenset({"preflight", "measure_speed", "measure_acceptance"})
+"""Jobs that work on a device, in the image that has its engine."""
 
 
 def image_for(job: str, parameters: dict[str, Any]) -> Image:
-    """Stock tools live in the stock image; every other job runs in the jobs image."""
+    """Stock tools live in the stock image, a device's engine in the measure image; all else runs in the jobs image."""
+    if job in MEASURING:
+        return MEASURE
     tool = {"convert": "converter", "quantize": "quantizer"}.get(job)
     return STOCK if tool and parameters.get(tool) == "stock" else JOBS
 
@@ -100,7 +106,7 @@ def build_images(
 
     Raises BadConfiguration for an unknown name or where there is no source, Unavailable when a build fails.
     """
-    built = {}
+    built: dict[str, str] = {}
     for name in names:
         if name not in IMAGES:
             raise BadConfiguration(f"There is no image {name!r}; there are {', '.join(IMAGES)}.", code="images.unknown")
@@ -108,6 +114,8 @@ def build_images(
         if not (ROOT / image.dockerfile).is_file():
             sentence = f"Building needs a source checkout: {ROOT / image.dockerfile} is not there."
             raise BadConfiguration(sentence, code="images.no_source")
+        below = [other.name for other in IMAGES.values() if other.tag == image.base]
+        built |= build_images(client, below, progress)
         if not is_current(client, image):
             _build_with_versions(client, image, progress)
         built[image.tag] = str(client.images.get(image.tag).id)
@@ -116,7 +124,12 @@ def build_images(
 
 def _build_with_versions(client: docker.DockerClient, image: Image, progress: Progress) -> None:
     labels = {SOURCE_LABEL: source_digest(image)}
-    arguments = {"BASE_IMAGE": image.base, "VERSION": __version__, "REVISION": _revision(image), "SOURCE": _origin()}
+    arguments = {
+        image.base_argument: image.base,
+        "VERSION": __version__,
+        "REVISION": _revision(image),
+        "SOURCE": _origin(),
+    }
     plain = f"draftmill/{image.name}:building"
     build = builder(client, ROOT)
 

@@ -2,9 +2,9 @@
 
 The kernel frees it with its holder, however that ends: nothing has to be repaired, and no server has to be asked. Who
 does the device work takes it, so that it is never free while somebody works. The files lie in one folder for all users
-of the host, and a container that is given a device is given that folder: a lock is on the file, not on its name.
+of the host, and a container that is given a device is given its file: a lock is on the file, not on its name.
 
-    <folder>/<lock>.lock    {"pid", "run", "since"} of the holder; only true while the lock is held
+    <folder>/<lock>.lock    {"pid", "host", "run", "since"} of the holder; only true while the lock is held
 """
 
 import contextlib
@@ -12,6 +12,7 @@ import errno
 import fcntl
 import json
 import os
+import socket
 import stat
 import time
 from collections.abc import Iterator
@@ -80,7 +81,12 @@ def hold(path: Path, what: str, *, run: str, wait_s: float = 0, progress: Progre
     _held.add(descriptor)
     try:
         killed = _recorded(path)
-        record = {"pid": os.getpid(), "run": run, "since": datetime.now(UTC).isoformat(timespec="seconds")}
+        record = {
+            "pid": os.getpid(),
+            "host": socket.gethostname(),  # in a container its ID
+            "run": run,
+            "since": datetime.now(UTC).isoformat(timespec="seconds"),
+        }
         _write(descriptor, json.dumps(record))
         yield killed
     finally:
@@ -88,6 +94,11 @@ def hold(path: Path, what: str, *, run: str, wait_s: float = 0, progress: Progre
             _write(descriptor, "")
             _held.discard(descriptor)
             os.close(descriptor)
+
+
+def make_lock(path: Path) -> None:
+    """Makes the lock's file, free, where it is not there: a container can be given a file that exists."""
+    os.close(_open(path))
 
 
 def is_free(path: Path) -> bool:
@@ -109,7 +120,7 @@ def _recorded(path: Path) -> str:
     """Who the record says; also of one that was killed."""
     try:
         record = json.loads(path.read_text())
-        return f"run {record['run']} (process {record['pid']}, since {record['since']})"
+        return f"run {record['run']} (process {record['pid']} on {record['host']}, since {record['since']})"
     except (OSError, ValueError, TypeError, KeyError):
         return ""
 

@@ -57,9 +57,9 @@ class Part(BaseModel):
 class Node(Part):
     """A device file that the engine opens.
 
-    group: the number of the group that may open it; without one it is read from the node when it is used, since names
-    of groups mean nothing in a container. shared: others may have it open at the same time (/dev/kfd, of every AMD
-    GPU). required: without it the device does not work.
+    group: the number of the group that a container's process is put into to open it; without one it is the node's own,
+    read when it is used. Numbers, since names of groups mean nothing in a container. shared: others may have it open
+    at the same time (/dev/kfd, of every AMD GPU). required: without it the device does not work.
     """
 
     path: Absolute

@@ -84,18 +84,17 @@ def _open(node: Node, found: Preflight) -> dict[str, Any]:
         advice = "name one node, a folder would pass every device in it" if node.path.is_dir() else "name a device node"
         _miss(found, "node_kind", node.path, stat.filemode(status.st_mode), "a character device", advice)
         return {"opened": False}
-    group = node.group if node.group is not None else status.st_gid
     facts = {
         "opened": True,
         "number": f"{os.major(status.st_rdev)}:{os.minor(status.st_rdev)}",
-        "group": group,
+        "group": status.st_gid,
         "mode": stat.filemode(status.st_mode),
     }
     try:
         os.close(os.open(node.path, os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY))
     except OSError as error:
         facts["opened"] = False
-        _miss_node(node, found, *_why_closed(node.path, error, status.st_mode, group))
+        _miss_node(node, found, *_why_closed(node.path, error, status.st_mode, status.st_gid))
     return facts
 
 

@@ -1,7 +1,7 @@
 """Jobs in containers: the same module and the same result as a plain process, with less that it can reach.
 
-docker_container.py says what a container is given, docker_network.py which network, docker_engine.py how one that was
-left behind is found.
+docker_container.py says what a container is given, docker_devices.py what more for a device, docker_network.py which
+network, docker_engine.py how one that was left behind is found.
 
 The dead-man pipe: standard input is attached before the start with StdinOnce, and jobs/supervisor.py inside ends the
 job when it closes. The engine closes it when our connection goes, so no container outlives a runner that is killed.
@@ -23,10 +23,12 @@ from docker.errors import APIError, ImageNotFound
 from docker.utils.socket import STDERR, frames_iter
 from requests.exceptions import RequestException
 
+from draftmill.measurement.devices import Device
 from draftmill.outcome import BadConfiguration, InputOutput, Unavailable
 from draftmill.whole_file import write_whole
 from flows.images import Image, image_for
 from flows.runners.docker_container import Plan, create
+from flows.runners.docker_devices import passthrough_for
 from flows.runners.docker_engine import connect, labels_of, remove, sweep
 from flows.runners.docker_network import network_for
 from flows.runners.endings import Ending, read_result
@@ -43,13 +45,18 @@ GRACE_S = 5.0
 class DockerRunner:
     """Needs an engine on this host, since folders are named to it by their paths here. Raises Unavailable.
 
-    run, device: what the labels of its containers say. images: which image a job with such parameters runs in.
+    run: what the labels of its containers say. device: what its measure and preflight jobs are given. images: which
+    image a job with such parameters runs in.
     """
 
     name = "docker"
 
     def __init__(
-        self, *, run: str | None = None, images: Callable[[str, dict[str, Any]], Image] = image_for, device: str = ""
+        self,
+        *,
+        run: str | None = None,
+        images: Callable[[str, dict[str, Any]], Image] = image_for,
+        device: Device | None = None,
     ) -> None:
         self._client = connect()
         self._run = run or uuid.uuid4().hex
@@ -73,6 +80,7 @@ class DockerRunner:
         events: Events,
     ) -> Result:
         image = self._image_id(self._images(job, parameters))
+        passthrough = passthrough_for(self._device, job)
         uid, gid = (UID, UID) if os.geteuid() == 0 else (os.geteuid(), os.getegid())
         for source in inputs.values():
             _check_readable(source, uid)
@@ -96,7 +104,10 @@ class DockerRunner:
                 uid=uid,
                 gid=gid,
                 with_secrets=bool(secrets),
-                labels=labels_of(run=self._run, job=job, device=self._device, lives_s=limits.timeout_s + 4 * GRACE_S),
+                labels=labels_of(
+                    run=self._run, job=job, device=passthrough.device, lives_s=limits.timeout_s + 4 * GRACE_S
+                ),
+                device=passthrough,
             )
             try:
                 ending = self._contain(plan, handed, events)

@@ -1,7 +1,8 @@
 """What a job's container is given, and nothing else.
 
 A read-only root, no capability, no new privileges, limits of memory (swap counted) and processes, an init process, a
-small memory file system for scratch, the inputs read-only, and the job folder.
+small memory file system for scratch, the inputs read-only, and the job folder; the jobs that measure on a device also
+what docker_devices.py says.
 """
 
 from dataclasses import dataclass
@@ -10,10 +11,10 @@ from pathlib import Path
 from docker.api import APIClient
 from docker.types import LogConfig, Mount
 
+from flows.runners.docker_devices import SCRATCH, Passthrough
 from flows.runners.docker_network import Network
 from flows.runners.runner import Limits
 
-SCRATCH = "/tmp"  # noqa: S108
 PRIVATE = "rw,noexec,nosuid,nodev"
 
 
@@ -31,6 +32,7 @@ class Plan:
     gid: int
     with_secrets: bool
     labels: dict[str, str]
+    device: Passthrough
 
 
 def command(plan: Plan) -> list[str]:
@@ -41,7 +43,7 @@ def command(plan: Plan) -> list[str]:
 
 def create(api: APIClient, plan: Plan) -> str:
     """The new container's ID; not started. Raises docker.errors.APIError."""
-    mounts = [Mount("/job", str(plan.folder.resolve()), type="bind"), *plan.network.mounts]
+    mounts = [Mount("/job", str(plan.folder.resolve()), type="bind"), *plan.network.mounts, *plan.device.mounts]
     for slot, source in plan.inputs.items():
         mounts.append(Mount(f"/in/{slot}", str(source.resolve()), type="bind", read_only=True))
     fixed = {"HOME": SCRATCH, "TMPDIR": SCRATCH, "HF_HUB_DISABLE_TELEMETRY": "1", "DO_NOT_TRACK": "1"}
@@ -50,7 +52,7 @@ def create(api: APIClient, plan: Plan) -> str:
         command(plan),
         user=f"{plan.uid}:{plan.gid}",
         stdin_open=True,  # and not detached: docker-py then asks for AttachStdin and StdinOnce
-        environment=fixed | plan.network.environment,
+        environment=fixed | plan.network.environment | plan.device.environment,
         labels=plan.labels,
         host_config=api.create_host_config(
             mounts=mounts,
@@ -66,6 +68,9 @@ def create(api: APIClient, plan: Plan) -> str:
                 SCRATCH: f"{PRIVATE},mode=1777,size={plan.limits.scratch_bytes}",
                 "/run/secrets": f"{PRIVATE},mode=0700,uid={plan.uid},gid={plan.gid},size=1m",
             },
+            devices=plan.device.nodes,
+            group_add=plan.device.groups,
+            ulimits=plan.device.ulimits,
             log_config=LogConfig(type="json-file", config={"max-size": "1m", "max-file": "1"}),
         ),
     )

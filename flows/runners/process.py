@@ -12,6 +12,7 @@ import threading
 from pathlib import Path
 from typing import IO, Any
 
+from draftmill.measurement.device_lock import LOCKS
 from draftmill.whole_file import write_whole
 from flows.code_digest import code_digest
 from flows.runners.endings import Ending, read_result
@@ -28,6 +29,7 @@ PASSED_ON = (
     "REQUESTS_CA_BUNDLE",
     "LD_LIBRARY_PATH",
     "OMP_NUM_THREADS",
+    LOCKS,
 )
 PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy")
 ROOT = Path(__file__).resolve().parents[2]

@@ -9,8 +9,8 @@ import pytest
 from draftmill.outcome import BadConfiguration, Unavailable
 from flows import images
 from flows.image_builders import NotBuilt, Order, builder, by_engine
-from flows.images import JOBS, STOCK, VERSIONS_LABEL, Image, build_images, image_for, is_current, source_digest
-from tests.support.engine import engine, jobs_image, stock_image
+from flows.images import JOBS, MEASURE, STOCK, VERSIONS_LABEL, Image, build_images, image_for, is_current, source_digest
+from tests.support.engine import engine, jobs_image, measure_image, stock_image
 
 ROOT = Path(__file__).resolve().parents[2]
 TINY = "draftmill/tiny:test"
@@ -25,9 +25,14 @@ TINY = "draftmill/tiny:test"
         ("quantize", {"quantizer": "native"}, JOBS),
         ("check", {"quantizer": "stock"}, JOBS),
         ("download", {}, JOBS),
+        ("preflight", {}, MEASURE),
+        ("measure_speed", {}, MEASURE),
+        ("measure_acceptance", {}, MEASURE),
     ],
 )
-def test_stock_tools_alone_run_in_the_stock_image(job: str, parameters: dict[str, Any], image: Image) -> None:
+def test_stock_tools_and_device_work_alone_run_in_images_of_their_own(
+    job: str, parameters: dict[str, Any], image: Image
+) -> None:
     assert image_for(job, parameters) is image
 
 
@@ -73,7 +78,7 @@ def test_another_base_makes_another_image(checkout: Path, monkeypatch: pytest.Mo
 
 
 def test_what_a_dockerfile_copies_is_what_the_digest_covers() -> None:
-    for image in (JOBS, STOCK):
+    for image in (JOBS, STOCK, MEASURE):
         copied = re.findall(r"^COPY (\S+) ", (ROOT / image.dockerfile).read_text(), re.MULTILINE)
         assert set(copied) == set(images.CONTEXT) - {".dockerignore"}
 
@@ -175,6 +180,15 @@ def test_a_job_finds_the_kernels_compiled() -> None:
     assert b"encode_q4_k" in said
     assert b"data loaded from" in said
     assert b"data saved to" not in said
+
+
+@pytest.mark.docker
+def test_the_measure_image_is_the_jobs_image_and_starts_no_server() -> None:
+    client = measure_image()
+    _check_labels(client, MEASURE)
+    built, base = client.images.get(MEASURE.tag), client.images.get(JOBS.tag)
+    assert built.attrs["RootFS"]["Layers"][: len(base.attrs["RootFS"]["Layers"])] == base.attrs["RootFS"]["Layers"]
+    assert not built.attrs["Config"]["Entrypoint"]
 
 
 @pytest.mark.docker

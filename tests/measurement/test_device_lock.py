@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from socket import gethostname
 from tempfile import TemporaryDirectory
 
 import pytest
@@ -103,7 +104,7 @@ def test_a_refused_caller_is_told_who_holds_it_and_since_when(path: Path) -> Non
         said(first)
         record = json.loads(path.read_text())
         assert (record["pid"], record["run"]) == (first.pid, "first")
-        assert held_by(path) == f"run first (process {first.pid}, since {record['since']})"
+        assert held_by(path) == f"run first (process {first.pid} on {gethostname()}, since {record['since']})"
         with pytest.raises(Temporary, match=f"run first .process {first.pid}"), hold(path, "the device", run="x"):
             pass
 

@@ -37,6 +37,13 @@ def stock_image() -> docker.DockerClient:
     return client
 
 
+def measure_image() -> docker.DockerClient:
+    """The engine, with the measure image built from this source."""
+    client = engine()
+    _or_skip(lambda: build_images(client, ["measure"]))
+    return client
+
+
 def probe_image() -> docker.DockerClient:
     """The engine, with the probe image on top of the jobs image."""
     client = jobs_image()
