@@ -88,7 +88,7 @@ def _validate(order: Order, chain: Chain, steps: Steps) -> Validation:
     ready_store(store, order.work / "probes")
     listing: Listing = do(steps.resolve(order.ref, "package")).facts["listing"]
     entry = entry_name(order, listing)
-    parameters = {"title": entry}
+    parameters = {"title": entry, "left_aside": listing["not_taken"]}
     recipe = recipe_digest(listing["commit"], parameters, {job: code_digest(job) for job in JOBS})
     if found := find(store, "package", entry, listing["commit"], recipe):
         return _ended(order, store, found)

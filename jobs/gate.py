@@ -1,4 +1,5 @@
-"""gate: is this FastFlowLM draft package what it says it is? Input `package`; parameter `title` (owner/repo).
+"""gate: is this FastFlowLM draft package what it says it is? Input `package`; parameters `title` (owner/repo) and
+`left_aside` (files of the package that were not downloaded).
 
 Outputs: gate.json, report.html. Facts: verdict, sentence, gate (the content of gate.json, for a refused package too).
 A refused package ends the job with every reason; one on which there is no verdict ends it as a failure to read.
@@ -18,9 +19,12 @@ def work(job: Job) -> None:
     title = job.parameters.get("title", job.input("package").name)
     if not isinstance(title, str):
         raise BadConfiguration(f"parameter title is {title!r}; give the package's owner/repo", code="gate.title")
+    left_aside = job.parameters.get("left_aside", [])
+    if not isinstance(left_aside, list) or not all(isinstance(each, str) for each in left_aside):
+        raise BadConfiguration(f"parameter left_aside is {left_aside!r}; give a list of paths", code="gate.left_aside")
     job.tool("draftmill", draftmill.__version__)
     job.tool("numpy", version("numpy"))
-    result = gate(job.input("package"), job.progress)
+    result = gate(job.input("package"), job.progress, left_aside=left_aside)
     value = result.as_json()
     job.fact("verdict", result.verdict.value)
     job.fact("sentence", result.sentence)

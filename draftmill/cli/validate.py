@@ -93,14 +93,14 @@ def _gated(package: str, hub: str, work: Path) -> dict[str, Any]:
     from draftmill.dflash.gate import gate
     from draftmill.dflash.gate_files import is_folder
 
-    folder = Path(package) if is_folder(Path(package)) else _downloaded(package, hub, work)
+    folder, left_aside = (Path(package), ()) if is_folder(Path(package)) else _downloaded(package, hub, work)
     with progress_bar() as progress:
-        return gate(folder, progress).as_json()
+        return gate(folder, progress, left_aside=left_aside).as_json()
 
 
-def _downloaded(package: str, hub: str, work: Path) -> Path:
-    """The package's files below work/packages/, each verified against the hub's digests. Raises what `resolve` and
-    `download` raise."""
+def _downloaded(package: str, hub: str, work: Path) -> tuple[Path, tuple[str, ...]]:
+    """The package's files below work/packages/, each verified against the hub's digests; and the names of those that
+    were left aside. Raises what `resolve` and `download` raise."""
     from draftmill.hub.download import download
     from draftmill.hub.ref import parse_ref
     from draftmill.hub.resolve import resolve
@@ -115,7 +115,7 @@ def _downloaded(package: str, hub: str, work: Path) -> Path:
     folder = work / "packages" / (ref.repo or "") / listing.commit[:12]
     with progress_bar() as progress:
         download(listing, source, folder, progress=progress)
-    return folder
+    return folder, listing.not_taken
 
 
 def _token() -> str | None:

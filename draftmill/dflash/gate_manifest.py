@@ -117,7 +117,8 @@ def check_manifests(
     left_aside: Collection[str],
     ledger: Ledger,
 ) -> None:
-    """Holds them against the files. left_aside: what the package has at its source and was not downloaded."""
+    """Holds them against the files. left_aside: files, and folders with a slash at the end, that the package has at its
+    source and that were not downloaded."""
     if not manifests:
         if files.absent(MANIFEST):
             for check in IDS:
@@ -144,7 +145,7 @@ def check_manifests(
     equal, aside, unread = set[str](), set[str](), set[str]()
     for manifest in manifests:
         for path, digest in sorted(manifest.digests.items()):
-            if files.absent(path) and path in left_aside:
+            if files.absent(path) and _covers(left_aside, path):
                 aside.add(path)
                 continue
             if files.absent(path):
@@ -170,6 +171,10 @@ def remarks_on_manifests(files: PackageFiles, manifests: tuple[Manifest, ...]) -
         return ()
     sentence = "The package has no manifest, so nothing in it vouches for its bytes: what passes is their form."
     return (Remark("gate.manifest_absent", MANIFEST, sentence),)
+
+
+def _covers(names: Collection[str], path: str) -> bool:
+    return path in names or any(path.startswith(name) for name in names if name.endswith("/"))
 
 
 def _not_here(manifest: str, path: str, digest: str) -> Refusal:

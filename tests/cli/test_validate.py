@@ -1,5 +1,6 @@
 """`draftmill validate`: what it prints, what it writes, and how it ends."""
 
+import hashlib
 import json
 import os
 import subprocess
@@ -42,7 +43,7 @@ def test_a_sound_package_ends_with_0_and_shows_the_evidence(package: Path) -> No
     result = run(str(package))
     assert result.exit_code == 0
     assert "median of minimum/scale -7." in result.stdout
-    assert "pass: passes 51 of 51 checks" in result.stdout
+    assert "pass: passes 52 of 52 checks" in result.stdout
 
 
 def test_a_refused_package_ends_with_1_and_says_why_and_what_to_do(tmp_path: Path) -> None:
@@ -148,10 +149,13 @@ def test_a_repository_is_downloaded_verified_and_gated(tmp_path: Path) -> None:
     tiny(tmp_path / "hub" / REPO, 1)
     (tmp_path / "hub" / REPO / "LICENSE").write_text("terms")
     (tmp_path / "hub" / REPO / "banner.png").write_bytes(b"png")
+    with (tmp_path / "hub" / REPO / "MANIFEST.sha256").open("a") as manifest:
+        manifest.write(f"{hashlib.sha256(b'png').hexdigest()}  banner.png\n")
     with serve(tmp_path / "hub") as hub:
         result = run(REPO, "--json", "--work", str(tmp_path / "work"), HF_ENDPOINT=hub.endpoint)
     assert result.exit_code == 0
     assert value(result)["verdict"] == "pass"
+    assert "not downloaded and not compared: banner.png" in result.stdout
     (folder,) = (tmp_path / "work" / "packages" / REPO).iterdir()
     names = ["LICENSE", "MANIFEST.sha256", "config.json", "model.q4nx"]
     assert sorted(path.name for path in folder.iterdir()) == names
@@ -182,7 +186,7 @@ def test_the_selftest_prints_its_matrix_and_ends_with_0() -> None:
     assert result.exit_code == 0
     assert "only it" in result.stdout
     assert "not only it" not in result.stdout
-    assert "controls for 57 checks" in result.stdout
+    assert "controls for 58 checks" in result.stdout
 
 
 def test_a_selftest_with_a_gap_ends_with_1(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -173,6 +173,15 @@ def test_what_is_named_like_a_list_and_is_none_is_no_manifest(name: str, tmp_pat
     assert gate(folder).verdict == Verdict.PASS
 
 
+def test_a_folder_that_was_left_aside_covers_what_is_listed_in_it(tmp_path: Path) -> None:
+    folder = tmp_path / "p"
+    tiny(folder, 1)
+    with (folder / "MANIFEST.sha256").open("a") as file:
+        file.write(f"{A}  images/plot.png\n")
+    assert gate(folder, left_aside=["images/"]).verdict == Verdict.PASS
+    assert gate(folder, left_aside=["images"]).verdict == Verdict.REFUSED
+
+
 def test_a_listed_file_that_was_left_aside_when_it_was_downloaded_is_said_and_not_refused(tmp_path: Path) -> None:
     folder = tmp_path / "p"
     tiny(folder, 1)
@@ -183,6 +192,7 @@ def test_a_listed_file_that_was_left_aside_when_it_was_downloaded_is_said_and_no
     assert result.verdict == Verdict.PASS
     evidence = next(check.evidence for check in result.checks if check.id == "manifest.digests")
     assert "listed, not downloaded and not compared: banner.png" in evidence
+    assert gate(folder, left_aside=["banner"]).verdict == Verdict.REFUSED
     (folder / "banner.png").touch()
     assert gate(folder, left_aside=["banner.png"]).verdict == Verdict.REFUSED
 

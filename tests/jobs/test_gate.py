@@ -39,6 +39,15 @@ def test_a_refused_package_is_final_and_its_report_is_in_the_facts(tmp_path: Pat
     assert result["facts"]["gate"]["verdict"] == result["facts"]["verdict"] == "refused"
 
 
+def test_what_was_not_downloaded_may_be_listed_by_the_manifest(tmp_path: Path) -> None:
+    tiny(tmp_path / "p", 1)
+    with (tmp_path / "p" / "MANIFEST.sha256").open("a") as manifest:
+        manifest.write(f"{'a' * 64}  banner.png\n")
+    assert run(tmp_path / "p", tmp_path / "1", left_aside=["banner.png"])["outcome"] == "ok"
+    assert run(tmp_path / "p", tmp_path / "2")["outcome"] == "refused"
+    assert run(tmp_path / "p", tmp_path / "3", left_aside="banner.png")["error_code"] == "gate.left_aside"
+
+
 def test_no_verdict_is_a_failure_to_read(tmp_path: Path, monkeypatch: Any) -> None:
     def failing(descriptor: int, buffers: Any, offset: int) -> int:
         raise OSError(5, "Input/output error")
