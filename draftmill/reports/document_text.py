@@ -7,7 +7,7 @@ from draftmill.reports.document import Block, Document, Facts, Folded, Items, Pl
 from draftmill.reports.visible import visible
 
 # Only where they would mark something up: what is read as it lies keeps its underscores and intervals.
-_MARKS = re.compile(r"([\\`*<~|@$#]|^>|(?<!\w)_|_(?!\w)|!(?=\[)|\](?=[(\[:])|&(?=#?\w+;))")
+_MARKS = re.compile(r"([\\`*<~|@$#]|^>|(?<![^\W_])_|_(?![^\W_])|!(?=\[)|\](?=[(\[:])|&(?=#?\w+;))")
 _AT_START = re.compile(r"^(\d*)([-+=.)])(?=[\s=-]|$)")
 _LINKED = re.compile(r"(?i)\bwww\.|\b[a-z]+://")
 

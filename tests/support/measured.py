@@ -230,6 +230,33 @@ def silent_acceptance() -> Accepted:
     return accepted(None, silence=Silence(cause=cause, evidence=evidence, prompt=None))
 
 
+HOSTILE = "<script>alert(1)</script>\u202egpj.\x1b[31m|`x` ![a](http://evil.example/x.png) </summary> \"'"
+
+
+def hostile() -> Speed:
+    """Everything that a file, a log or a user names is hostile."""
+    file_of = {"label": HOSTILE, "architecture": HOSTILE}
+    what = ran(
+        HOSTILE,
+        build=HOSTILE,
+        arguments=(HOSTILE,),
+        environment={HOSTILE: HOSTILE},
+        devices=(HOSTILE,),
+        libraries=(Library(path=HOSTILE, sha256=None),),
+    )
+    return silent(
+        HOSTILE,
+        HOSTILE,
+        target=file(HOSTILE, "e", **file_of),
+        draft=file(HOSTILE, "d", **file_of),
+        remarks=(HOSTILE,),
+        pairing=(HOSTILE,),
+        prompts=tuple(each.model_copy(update={"kind": HOSTILE}) for each in PROMPTS),
+        memory=Memory(before={HOSTILE: 1}, after={HOSTILE: 2}, remarks=(HOSTILE,)),
+        ran={HOSTILE: what},
+    )
+
+
 SPEEDS = {
     "faster, identical": speed,
     "slower, identical": slower,
