@@ -2,6 +2,7 @@
 
 import json
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -136,7 +137,7 @@ def run_conversion(order: Order, *, explain: bool = False) -> Ending:
 
     if order.runner == "docker":
         with shown(explain) as display:
-            ensure_images(order, display)
+            ensure_images(_jobs_of(order), display)
     with prefect_server(order.work):
         from flows.convert_model import convert_model
 
@@ -146,16 +147,20 @@ def run_conversion(order: Order, *, explain: bool = False) -> Ending:
             return ending
 
 
-def ensure_images(order: Order, display: Display) -> None:
-    """Builds the images this order's jobs run in, where they are missing or older than the source."""
-    from flows.images import build_images, image_for
-    from flows.runners.docker_engine import connect
-
-    jobs: tuple[tuple[str, dict[str, str]], ...] = (
+def _jobs_of(order: Order) -> Iterable[tuple[str, dict[str, str]]]:
+    """Those that between them need every image of the order."""
+    return (
         ("intake", {}),
         ("convert", {"converter": order.converter}),
         ("quantize", {"quantizer": order.quantizer}),
     )
+
+
+def ensure_images(jobs: Iterable[tuple[str, dict[str, str]]], display: Display) -> None:
+    """Builds the images that jobs of these names and parameters run in, where they are missing or of another source."""
+    from flows.images import build_images, image_for
+    from flows.runners.docker_engine import connect
+
     names = sorted({image_for(job, parameters).name for job, parameters in jobs})
     title = f"images: {', '.join(names)}"
     display.started(title, "jobs run in them")

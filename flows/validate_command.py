@@ -15,7 +15,7 @@ def validate_package(ref: str, *, hub: str, store: str, work: Path, runner: str)
     order = Order.model_validate({"ref": ref, "hub": hub, "store": store, "work": work, "runner": runner})
     if order.runner == "docker":
         with shown(False) as display:
-            ensure_images(order, display)
+            ensure_images([("gate", {})], display)
     with prefect_server(order.work):
         from flows.validate_package import validate_package as flow
 
