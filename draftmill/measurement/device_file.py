@@ -25,17 +25,18 @@ class Mapping(UserDict[str, Any]):
         self._node = node
 
     def explain(self, wrong: Iterable[tuple[Place, str]]) -> str:
-        """One sentence a line: file, line, key and what is wrong there."""
-        return "\n".join(dict.fromkeys(f"{self._path}, {self._at(place)}: {what}" for place, what in wrong))
+        """One sentence a line, in the file's order: line, key and what is wrong there."""
+        told = sorted({(self._line(place), ".".join(map(str, place)), what) for place, what in wrong})
+        return "\n".join(f"{self._path}, line {line}, {name}: {what}" for line, name, what in told)
 
-    def _at(self, place: Place) -> str:
-        node, line, names = self._node, self._node.start_mark.line, []
+    def _line(self, place: Place) -> int:
+        """Of a key that is missing that of what it is missing from."""
+        node, line = self._node, self._node.start_mark.line
         for part in place:
             found = _below(node, part)
             if found:
                 line, node = found
-            names.append(str(part))  # also of a key that is missing: the line is then that of what it is missing from
-        return f"line {line + 1}, {'.'.join(names)}"
+        return line + 1
 
 
 def read_mapping(path: Path, key: str) -> Mapping:
