@@ -2,14 +2,15 @@
 
 import shlex
 
-from draftmill.measurement.record import File, Measured, Memory, Ran
+from draftmill.measurement.record import Accepted, File, Measured, Memory, Ran, Speed
+from draftmill.reports.command_line import command_line
 from draftmill.reports.document import Block, Facts, Folded, Items, Section, Table, Text, Verbatim
 from draftmill.reports.notation import said, size
 from draftmill.speculation.regime import Regime
 
 _REGIME_SAID = {
     "n_max": "n_max, drafts offered a round at most",
-    "n_min": "n_min, drafts below which none is offered",
+    "n_min": "n_min, rounds with fewer drafts are not verified",
     "p_min": "p_min, probability below which drafting stops",
     "fallback": "fallback, acceptance below which it decodes plainly",
     "block": "block, rows of a verify pass",
@@ -65,24 +66,23 @@ def regime(record: Measured) -> Section:
 def setting(record: Measured) -> Section:
     """Device, machine, how it was measured, and each server as its live process showed it."""
     machine, setup = record.machine, record.setup
-    servers = (
-        "both servers up at once" if setup.together else f"one server at a time, restarted every {setup.block} pairs"
-    )
-    facts = Facts(
-        (
-            ("device", setup.device),
-            ("CPU", machine.cpu),
-            ("cores this process may use", str(machine.cores)),
-            ("memory", size(machine.memory)),
-            ("system", machine.system),
-            ("servers", servers),
+    facts = [
+        ("device", setup.device),
+        ("CPU", machine.cpu),
+        ("cores this process may use", str(machine.cores)),
+        ("memory", size(machine.memory)),
+        ("system", machine.system),
+        ("chat template", said(setup.chat)),
+        ("context", f"{setup.context} tokens"),
+    ]
+    if isinstance(record, Speed):
+        taking_turns = f"one server at a time, restarted every {setup.block} pairs"
+        facts += [
+            ("servers", "both up at once" if setup.together else taking_turns),
             ("discarded after every start", f"{setup.warm_up} requests of each arm"),
-            ("chat template", said(setup.chat)),
-            ("context", f"{setup.context} tokens"),
             ("near-tie", f"gaps below {setup.near_tie:g} nats"),
-        )
-    )
-    blocks: list[Block] = [facts]
+        ]
+    blocks: list[Block] = [Facts(tuple(facts))]
     for arms, what in _alike(record.ran):
         blocks += [Text(f"{arms}, read from the live process:"), _ran(what), *_evidence(arms, what)]
     return Section("Device, and what ran", tuple(blocks))
@@ -160,14 +160,11 @@ def prompts(record: Measured) -> Section:
     return Section("Prompts", (Folded(summary, (table,)),))
 
 
-def reproduce(record: Measured, what: str) -> Section:
-    """what: the verb's word, "speed" or "acceptance"."""
-    command = ["draftmill", "measure", what, "--target", record.target.name, "--draft", record.draft.name,
-               "--device", record.setup.device]  # fmt: skip
-    facts = [("draftmill", Verbatim(shlex.join(command)))]
+def reproduce(record: Speed | Accepted) -> Section:
+    facts = [("draftmill", Verbatim(shlex.join(command_line(record))))]
     facts += [(arm, Verbatim(shlex.join(each.arguments))) for arm, each in record.ran.items()]
     note = (
-        "The command, and the command line of each server as its process showed it. Compare files by SHA-256, and "
-        "verdicts and ratios only: tokens per second of two runs do not compare."
+        "The command, and the command line of each server as its process showed it. Compare files by SHA-256, prompts "
+        "by their digest in the regime, and figures by ratios only: tokens per second of two runs do not compare."
     )
     return Section("How to reproduce", (Text(note), Facts(tuple(facts))))

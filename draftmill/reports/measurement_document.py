@@ -1,7 +1,7 @@
 """The report of a measurement: a record and its figures as a document, the verdict first."""
 
 from draftmill.measurement.acceptance_results import AcceptanceResult, acceptance_result
-from draftmill.measurement.record import Accepted, Measured, Speed
+from draftmill.measurement.record import Accepted, Speed
 from draftmill.measurement.speed_results import SpeedResult, pairs_of, speed_result
 from draftmill.reports import acceptance_sections, measured_sections, speed_sections
 from draftmill.reports.document import Document, Facts, Folded, Section, Text, Tone, Verbatim
@@ -33,7 +33,9 @@ def measurement_document(record: Speed | Accepted) -> Document:
     return _document(record, "Acceptance", found.word, tone(found.word), found.sentence, _of_acceptance(record, found))
 
 
-def _document(record: Measured, what: str, word: str, tone: Tone, sentence: str, own: list[Section | None]) -> Document:
+def _document(
+    record: Speed | Accepted, what: str, word: str, tone: Tone, sentence: str, own: list[Section | None]
+) -> Document:
     sections = [
         measured_sections.remarks(record),
         measured_sections.pair(record),
@@ -42,14 +44,14 @@ def _document(record: Measured, what: str, word: str, tone: Tone, sentence: str,
         measured_sections.setting(record),
         measured_sections.memory(record.memory),
         measured_sections.prompts(record),
-        measured_sections.reproduce(record, what.lower()),
+        measured_sections.reproduce(record),
     ]
     return Document(
         title=f"{what}: {record.draft.name} drafts for {record.target.name} on {record.setup.device}",
         word=word,
         tone=tone,
         sentence=sentence,
-        below=f"Run {record.run}, started {record.started}, draftmill {record.tool}.",
+        below=f"Run {record.run}, started {record.started}, {record.tool}.",
         sections=tuple(section for section in sections if section),
     )
 

@@ -14,7 +14,7 @@ NO_RATIO = "The draft was not used: there is no ratio. What was timed is the tar
 
 def ratio(record: Speed, result: SpeedResult) -> Section:
     """The ratio of the whole request, which decides, beside the server's own time of generation."""
-    if result.request is None or result.generation is None:
+    if result.request is None:
         return Section("Ratio", (Text(NO_RATIO), *_silence(record)))
     pairs = pairs_of(record)
     return Section(
@@ -47,7 +47,7 @@ def _cpu(value: float | None) -> str:
     return "some samples were too short to count it" if value is None else times(value)
 
 
-def _verdicts(request: Verdict, generation: Verdict) -> Table:
+def _verdicts(request: Verdict, generation: Verdict | None) -> Table:
     def column(verdict: Verdict) -> tuple[str, ...]:
         return (
             verdict.word + (f" ({verdict.reason})" if verdict.reason else ""),
@@ -70,8 +70,10 @@ def _verdicts(request: Verdict, generation: Verdict) -> Table:
         "pairs",
         "pairs that would settle it",
     )
-    rows = tuple(zip(names, column(request), column(generation), strict=True))
-    return Table("Ratio, interval, spread and drift", ("", "whole request, decides", "generation only"), rows)
+    head, columns = ["", "whole request, decides"], [names, column(request)]
+    if generation:
+        head, columns = [*head, "generation only"], [*columns, column(generation)]
+    return Table("Ratio, interval, spread and drift", tuple(head), tuple(zip(*columns, strict=True)))
 
 
 def _settled(verdict: Verdict) -> str:

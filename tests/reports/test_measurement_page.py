@@ -136,6 +136,15 @@ def test_a_silent_draft_has_no_ratio_anywhere() -> None:
     assert not re.search(r"\dx \[|Round cost|By kind", found)
 
 
+def test_answers_of_one_token_have_a_ratio_of_the_request_alone() -> None:
+    record = measured.speed()
+    short = tuple(each.model_copy(update={"tokens": (7,), "counters": None}) for each in record.samples)
+    found = words(record.model_copy(update={"samples": short}))
+    assert "whole request, decides verdict faster median ratio 1.510x 95% interval" in found
+    assert "generation only" not in found
+    assert "Round cost" not in found
+
+
 def test_an_engine_that_does_not_count_rounds_has_a_ratio_and_no_acceptance() -> None:
     found = words(measured.uncounted())
     assert "median ratio 1.510x" in found
@@ -196,7 +205,7 @@ def test_what_ran_and_where_and_how_to_run_it_again() -> None:
         "cores this process may use 2",
         "memory 7.8 GiB (8,323,239,936 bytes)",
         "-m 'target model.gguf' -md draft.gguf --spec-type draft-simple --spec-draft-n-max 4",
-        "draftmill measure speed --target target.gguf --draft draft.gguf --device cpu",
+        "draftmill measure speed --target target.gguf --draft draft.gguf --device cpu --form raw --budget 64 --n-max 4",
         "host_available 6.0 GiB (6,442,450,944 bytes) 6.0 GiB (6,442,446,848 bytes) -4.0 KiB (-4,096 bytes)",
         "No rise that stayed.",
     ):
@@ -223,7 +232,8 @@ def test_remarks_come_before_the_figures() -> None:
 
 def test_servers_that_took_turns_are_told_so() -> None:
     setup = measured.speed().setup.model_copy(update={"together": False, "block": 8})
-    assert "one server at a time, restarted every 8 pairs" in words(measured.speed(setup=setup))
+    assert "servers one server at a time, restarted every 8 pairs" in words(measured.speed(setup=setup))
+    assert "restarted" not in words(measured.token_exact())
 
 
 def test_one_style_serves_phone_dark_and_paper() -> None:

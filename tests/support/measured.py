@@ -74,7 +74,7 @@ def measured(**changes: Any) -> dict[str, Any]:
     return {
         "run": "20260101-120000-abcd",
         "started": "2026-01-01T12:00:00+00:00",
-        "tool": "0.1.0",
+        "tool": "draftmill 0.1.0",
         "target": file("target.gguf", "e", size=1_384_120_000),
         "draft": file("draft.gguf", "d"),
         "pairing": (),
