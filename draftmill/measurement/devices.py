@@ -20,9 +20,9 @@ from pydantic import (
     model_validator,
 )
 
-from draftmill.measurement.device_file import Place, read_mapping
 from draftmill.measurement.providers import Provider, llama_server, xllamacpp
 from draftmill.outcome import BadConfiguration, Refusal, Refused
+from draftmill.settings_file import Place, read_mapping
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}")
 _WHERE_CODE_LIES = ("LD_PRELOAD", "LD_LIBRARY_PATH", "LD_AUDIT")

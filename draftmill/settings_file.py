@@ -15,9 +15,12 @@ from draftmill.outcome import BadConfiguration
 
 Place = tuple[str | int, ...]
 
+# libyaml's parser is about ten times as fast as the one in Python; some builds of PyYAML lack it.
+_LOADER: Any = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
+
 
 class Mapping(UserDict[str, Any]):
-    """The mapping under the file's one key, which knows where each of its parts stands."""
+    """A mapping of the file, which knows where each of its parts stands."""
 
     def __init__(self, path: Path, node: yaml.Node, values: dict[str, Any]) -> None:
         super().__init__(values)
@@ -39,26 +42,47 @@ class Mapping(UserDict[str, Any]):
         return line + 1
 
 
-def read_mapping(path: Path, key: str) -> Mapping:
+def read_mapping(path: Path, key: str, *, code: str = "device.file") -> Mapping:
     """The file's only top-level key. Raises BadConfiguration where it cannot be read or is something else."""
-    try:
-        text = path.read_text(encoding="utf-8")
-        node = yaml.compose(text, Loader=yaml.BaseLoader)
-        values = yaml.load(text, Loader=yaml.BaseLoader)  # noqa: S506 - it makes text, lists and mappings only
-    except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
-        raise BadConfiguration(f"{path} cannot be read: {error}", code="device.file", where=str(path)) from error
-    below = _below(node, key) if isinstance(values, dict) and list(values) == [key] else None
-    if below is None or not isinstance(values[key], dict):
+    node = _compose(path, code)
+    below = _below(node, key)
+    if below is None or len(node.value) != 1 or not isinstance(below[1], yaml.MappingNode):
         sentence = f"{path} must hold one mapping, {key}, of names to profiles; config/{key}.yaml shows how."
-        raise BadConfiguration(sentence, code="device.file", where=str(path))
-    mapping = Mapping(path, below[1], values[key])
-    if twice := list(_twice(node, ())):
+        raise BadConfiguration(sentence, code=code, where=str(path))
+    return Mapping(path, below[1], _value(below[1]))
+
+
+def read_document(path: Path, *, code: str, example: str) -> Mapping:
+    """The whole file, which has to be a mapping. Raises BadConfiguration where it cannot be read or is none."""
+    node = _compose(path, code)
+    if not isinstance(node, yaml.MappingNode):
+        sentence = f"{path} must be a mapping of sections; {example} shows how."
+        raise BadConfiguration(sentence, code=code, where=str(path))
+    return Mapping(path, node, _value(node))
+
+
+def _compose(path: Path, code: str) -> yaml.Node:
+    try:
+        node = yaml.compose(path.read_text(encoding="utf-8"), Loader=_LOADER)
+        twice = list(_twice(node, ()))
+    except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
+        raise BadConfiguration(f"{path} cannot be read: {error}", code=code, where=str(path)) from error
+    if twice:
         raise BadConfiguration(
             "\n".join(f"{path}, line {line}, {'.'.join(map(str, place))}: given twice" for place, line in twice),
-            code="device.file",
+            code=code,
             where=str(path),
         )
-    return mapping
+    return node
+
+
+def _value(node: yaml.Node) -> Any:
+    """Text, lists and mappings."""
+    if isinstance(node, yaml.MappingNode):
+        return {str(name.value): _value(value) for name, value in node.value}
+    if isinstance(node, yaml.SequenceNode):
+        return [_value(item) for item in node.value]
+    return node.value
 
 
 def _below(node: yaml.Node | None, part: str | int) -> tuple[int, yaml.Node] | None:
