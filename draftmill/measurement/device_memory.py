@@ -1,11 +1,10 @@
 """Memory of the host and of a device, before and after a measurement: what does not come back is said."""
 
-import re
 import time
 from collections.abc import Mapping
-from pathlib import Path
 
 from draftmill.measurement.devices import Device
+from draftmill.measurement.machine import available_bytes
 from draftmill.outcome import Unavailable
 
 AVAILABLE = "host_available"
@@ -18,7 +17,10 @@ def read_memory(device: Device) -> dict[str, int]:
 
     Raises Unavailable for a counter that cannot be read.
     """
-    found = {AVAILABLE: _available()}
+    available = available_bytes()
+    if available is None:
+        raise Unavailable("/proc/meminfo names no MemAvailable: measuring needs Linux", code="device.host_memory")
+    found = {AVAILABLE: available}
     for label, path in device.memory.items():
         try:
             found[label] = int(path.read_text())
@@ -47,10 +49,3 @@ def memory_rise(before: Mapping[str, int], after: Mapping[str, int], *, toleranc
         for label, rise in rises.items()
         if rise > tolerance
     )
-
-
-def _available() -> int:
-    found = re.search(r"^MemAvailable: +(\d+) kB$", Path("/proc/meminfo").read_text(), re.MULTILINE)
-    if found is None:
-        raise Unavailable("/proc/meminfo names no MemAvailable: measuring needs Linux", code="device.host_memory")
-    return int(found[1]) * 1024
