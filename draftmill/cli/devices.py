@@ -1,6 +1,7 @@
 """`draftmill devices`: which devices there are to measure on, and whether one is ready."""
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,14 +12,15 @@ from rich.table import Table
 
 from draftmill.cli.main import REFUSED_OR_FAILED, report
 from draftmill.measurement.device_lock import held_by, lock_path
-from draftmill.measurement.devices import Device, find_device, load_devices
+from draftmill.measurement.devices import UNLIMITED, Device, find_device, load_devices
 from draftmill.measurement.preflight import Preflight, preflight
 from draftmill.outcome import Refused
 
 app = typer.Typer(no_args_is_help=True, help="Devices to measure on.")
 
 Config = Annotated[
-    Path | None, typer.Option("--config", envvar="DRAFTMILL_DEVICES", help="A devices file; without one there is cpu.")
+    Path | None,
+    typer.Option("--config", "--devices", envvar="DRAFTMILL_DEVICES", help="A devices file; without one there is cpu."),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="JSON on standard output.")]
 
@@ -67,16 +69,34 @@ def _engine(device: Device) -> str:
 
 def _show(found: Preflight) -> None:
     console = Console(soft_wrap=True)
-    for label, value in found.facts.items():
-        if value not in (None, {}):
-            console.print(f"{label:<9}{escape(_told(value))}")
+    for label, text in _rows(found.facts):
+        console.print(f"{label:<9}{escape(text)}")
     for remark in found.remarks:
         console.print(f"[yellow]remark[/]   {escape(remark)}")
     if found.ready:
         console.print(f"[green]ready[/]    {escape(found.device)} can be measured on")
 
 
-def _told(value: Any) -> str:
-    if isinstance(value, dict):
-        return ", ".join(f"{label} {_told(part)}" for label, part in value.items())
-    return "; ".join(str(value).splitlines())
+def _rows(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    yield "kernel", facts["kernel"]
+    for path, node in facts["nodes"].items():
+        if node["opened"]:
+            yield "node", f"{path} opens: {node['mode']}, group {node['group']}, number {node['number']}"
+    for part in ("modules", "needs", "versions"):
+        for label, text in facts[part].items():
+            if text or part == "modules":  # a version that cannot be read is a remark
+                yield part.removesuffix("s"), " ".join([label, *(text or "").split()])
+    yield "memlock", _bytes(facts["memlock"]["soft"])
+    for label, value in facts.get("memory", {}).items():
+        yield "memory", f"{label} {_bytes(value)}"
+    if holder := facts["held_by"]:
+        yield "held by", holder
+    if engine := facts.get("engine"):
+        yield "engine", f"{engine['program']}, sha256 {engine['sha256'][:12]}"
+        yield "version", "; ".join((engine["version"] or "not said").splitlines())
+        for name, description in (engine["devices"] or {}).items():
+            yield "sees", f"{name}: {description}"
+
+
+def _bytes(value: int) -> str:
+    return "unlimited" if value == UNLIMITED else f"{value / 2**20:,.0f} MiB"
