@@ -95,6 +95,9 @@ class PackageFiles:
             )
             return None
         try:
+            # Looked at before it is opened: a socket cannot be, and a device may do something.
+            if what := _irregular(os.stat(path).st_mode):
+                return self._refused(name, what)
             descriptor = os.open(path, _FLAGS)
         except FileNotFoundError:
             return self._refused(name, "a link that leads nowhere")
@@ -104,9 +107,9 @@ class PackageFiles:
             self.unreadable(name, error)
             return None
         status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode):
+        if what := _irregular(status.st_mode):
             os.close(descriptor)
-            return self._refused(name, "a folder" if stat.S_ISDIR(status.st_mode) else "a pipe, socket or device")
+            return self._refused(name, what)
         self.opened[name] = Opened(name, path, descriptor, status)
         return self.opened[name]
 
@@ -205,11 +208,21 @@ class PackageFiles:
         if self._unreadable:
             ledger.undetermined("files.readable", self._unreadable, "; ".join(self._unreadable), withholds=True)
         elif names:
-            ledger.passes("files.readable", names, "regular files, read to the end")
+            unread = [file.name for file in self.opened.values() if file.unread]
+            but = f"; {', '.join(unread)} was refused by its header or size, and not read on" if unread else ""
+            ledger.passes("files.readable", names, "regular files" + (but or ", read to the end"))
 
     def close(self) -> None:
         for file in self.opened.values():
             os.close(file.descriptor)
+
+
+def _irregular(mode: int) -> str | None:
+    """What a file is that is no regular one."""
+    if stat.S_ISREG(mode):
+        return None
+    kinds = {stat.S_IFDIR: "a folder", stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket"}
+    return kinds.get(stat.S_IFMT(mode), "a device")
 
 
 def _change(file: Opened) -> str | None:

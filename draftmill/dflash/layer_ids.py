@@ -49,15 +49,18 @@ def check_layer_ids(places: Places, place: str, ids: tuple[int, ...], target_lay
     """Codes: dflash.layer_ids_range, dflash.layer_ids_repeated."""
     highest = None if target_layers is None else target_layers - 1
     if min(ids) < 0 or (highest is not None and max(ids) > highest):
-        shifted = max(ids) == target_layers and min(ids) > 0
+        hint = ""
+        if max(ids) == target_layers and min(ids) > 0:
+            hint = "It looks as if L+1 was stored, as GGUF and speculators do: "
+        elif min(ids) == -1 and (highest is None or max(ids) < highest):
+            hint = "It looks as if one was taken off ids that were right: "
         places.refuse(
             "layer_ids_range",
             place,
             list(ids),
             f"from 0 to {'num_target_layers - 1' if highest is None else highest}",
-            "An id is no layer of the target. "
-            + ("It looks as if L+1 was stored, as GGUF and speculators do: " if shifted else "")
-            + "id L here is the output of 0-based layer L. Take the ids from the draft's original config.json.",
+            f"An id is no layer of the target. {hint or 'Here '}id L is the output of 0-based layer L. Take the ids "
+            "from the draft's original config.json.",
         )
     if len(set(ids)) != len(ids):
         places.refuse(
@@ -106,29 +109,47 @@ def remarks_on(
             *found,
             Remark("dflash.layer_ids_known", place, f"The ids are those published for {' and '.join(exact)}."),
         ]
-    evidence = []
-    for draft in alike:
-        for step in (1, -1):
-            if tuple(each + step for each in draft.ids) == ids:
-                evidence.append(f"{draft.name} was published with {list(draft.ids)}, each {-step:+d} from here")
-    if target_layers is not None and not evidence:
-        even = spread_evenly(target_layers, len(ids)) if target_layers > len(ids) + 3 else ()
-        if even and tuple(each + 1 for each in even) == ids:
-            evidence.append(f"evenly spread ids would be {list(even)}, each one less")
-        if max(ids) > target_layers - LAST_ROOM:
-            evidence.append(
-                f"the highest is {max(ids)} of {target_layers} layers, and no published draft taps above "
-                f"{target_layers - LAST_ROOM}"
-            )
-    if evidence:
+    above, below = _evidence(ids, alike, target_layers)
+    if above:
         found.append(
             Remark(
                 "dflash.layer_ids_shifted",
                 place,
-                f"The ids {list(ids)} look shifted by one: {'; '.join(evidence)}. GGUF and speculators store L+1.",
+                f"The ids {list(ids)} look one too high: {'; '.join(above)}. GGUF and speculators store L+1, and id L "
+                "here is the output of 0-based layer L: compare with the draft's original config.json.",
+            )
+        )
+    elif below:
+        found.append(
+            Remark(
+                "dflash.layer_ids_shifted",
+                place,
+                f"The ids {list(ids)} look one too low: {'; '.join(below)}. It looks as if one was taken off ids that "
+                "counted outputs from 0 already: compare with the draft's original config.json.",
             )
         )
     return found
+
+
+def _evidence(ids: tuple[int, ...], alike: list[KnownDraft], target_layers: int | None) -> tuple[list[str], list[str]]:
+    """(that each id is one too high, that each is one too low)"""
+    above, below = [], []
+    for draft in alike:
+        published = f"{draft.name} was published with {list(draft.ids)}"
+        if tuple(each + 1 for each in draft.ids) == ids:
+            above.append(f"{published}, each one less")
+        if tuple(each - 1 for each in draft.ids) == ids:
+            below.append(f"{published}, each one more")
+    if target_layers is not None and not above and not below:
+        even = spread_evenly(target_layers, len(ids)) if target_layers > len(ids) + 3 else ()
+        if even and tuple(each + 1 for each in even) == ids:
+            above.append(f"evenly spread ids would be {list(even)}, each one less")
+        if max(ids) > target_layers - LAST_ROOM:
+            above.append(
+                f"the highest is {max(ids)} of {target_layers} layers, and no published draft taps above "
+                f"{target_layers - LAST_ROOM}"
+            )
+    return above, below
 
 
 def _alike(draft: KnownDraft, stated: tuple[int | None, ...]) -> bool:

@@ -128,7 +128,8 @@ def _located(generation: int, expected: Expected, entry: Entry, where: str, find
                 where,
                 list(entry.shape),
                 list(expected.shape),
-                f"The {expected.role} has another shape than the config gives it; config and container disagree.",
+                f"The {expected.role} has another shape than the config gives it; config and container disagree. "
+                "Download the package again.",
             )
         else:
             return Located(expected, entry)

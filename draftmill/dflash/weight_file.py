@@ -18,6 +18,7 @@ from draftmill.outcome import Refusal, Refused
 DEFAULT = "model.q4nx"
 SUFFIX = ".q4nx"
 _NAMES_WEIGHTS = re.compile(r"weight|container", re.IGNORECASE)
+_ADDRESS = re.compile(r"[a-z][a-z0-9+.-]+:/|www\.|//[^/]", re.IGNORECASE)
 _TOWER = re.compile(r"vision|audio", re.IGNORECASE)
 _WEIGHT_SUFFIX = (SUFFIX, ".safetensors", ".gguf", ".bin")
 
@@ -34,7 +35,16 @@ def stated_weight_file(places: Places) -> str | None:
         if not value.lower().endswith(_WEIGHT_SUFFIX) and not _NAMES_WEIGHTS.search(place.rpartition(".")[2]):
             continue
         places.raw(place)
-        if problem := path_problem(value):
+        if _ADDRESS.match(value):
+            places.refuse(
+                "weight_path",
+                place,
+                value,
+                "a plain path inside the package",
+                "The weight file is named by an address on a network, and nothing is fetched from there. Put the file "
+                "into the package and name it there.",
+            )
+        elif problem := path_problem(value):
             places.refuse(
                 "weight_path",
                 place,

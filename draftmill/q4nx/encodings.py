@@ -42,6 +42,7 @@ CHUNK_BYTES: dict[Kind, int] = {Kind.Q8: q8.CHUNK_BYTES} | {kind: codec.chunk_by
 _BY_CHUNK = {q4_1.CHUNK_BYTES: Kind.Q4_1, q4_k.CHUNK_BYTES: Kind.Q4_K, q8.CHUNK_BYTES: Kind.Q8}
 _PLAIN_BYTES = {Kind.BF16: 2, Kind.BLOCK_BF16: 2, Kind.F32: 4}
 
+_ADVICE = "download the package again, or pack the draft again"
 _FOREIGN_CHUNKS = {
     2560: ("q4nx.legacy_narrow_tiles", "q4_1 in tiles of 32 x 128, as GPT-OSS bundles have them"),
     1280: ("q4nx.legacy_small_chunks", "chunks of 2048 values, a smaller geometry without a published layout"),
@@ -113,9 +114,19 @@ def classify(entry: Entry, n: int, k: int) -> Encoding:
     """The encoding of a matrix that has n rows (outputs) and k columns (inputs) by its config.
 
     Raises Refused. Codes: q4nx.legacy_subtractive, legacy_q8_in_q4_frame, legacy_narrow_tiles, legacy_small_chunks,
-    legacy_q8_zero_plane, plain_int8, chunk_unknown, tile_count, rows_not_whole_tiles, dtype_unexpected,
-    shape_unexpected. Two forms share label, shape and size with q4_1: ask `foreign_content` for those.
+    legacy_q8_zero_plane, plain_int8, rank_unexpected, chunk_unknown, tile_count, rows_not_whole_tiles,
+    dtype_unexpected, shape_unexpected. Two forms share label, shape and size with q4_1: `foreign_content` tells those.
     """
+    if entry.dtype in (PACKED, "BF16", "F32") and len(entry.shape) not in (2, 3):
+        raise _refused(
+            "q4nx.rank_unexpected",
+            entry,
+            list(entry.shape),
+            "[tiles, chunk] or [tile rows, tile columns, chunk]"
+            if entry.dtype == PACKED
+            else "[N, K] or [N/32, K, 32]",
+            f"A matrix is stored with two or three extents and this one has {len(entry.shape)}: {_ADVICE}.",
+        )
     if entry.dtype == PACKED:
         return _packed(entry, n, k)
     if entry.dtype == SUBTRACTIVE:
@@ -136,7 +147,7 @@ def classify(entry: Entry, n: int, k: int) -> Encoding:
         entry,
         entry.dtype[:40],
         [PACKED, "BF16", "F32"],
-        "No known writer stores a matrix under this label; it is not decoded by guess.",
+        f"No known writer stores a matrix under this label, and it is not decoded by guess: {_ADVICE}.",
     )
 
 
@@ -184,9 +195,10 @@ def _packed(entry: Entry, n: int, k: int) -> Encoding:
             entry,
             list(entry.shape),
             "packed tiles",
-            "This is a plain 8-bit table with its scales in another tensor, not packed tiles; drafts have none.",
+            "This is a plain 8-bit table with its scales in another tensor, not packed tiles, and drafts have none: "
+            f"{_ADVICE}.",
         )
-    chunk = entry.shape[-1] if len(entry.shape) in (2, 3) else 0
+    chunk = entry.shape[-1]
     if chunk in _FOREIGN_CHUNKS:
         code, name = _FOREIGN_CHUNKS[chunk]
         raise _refused(code, entry, chunk, sorted(_BY_CHUNK), f"The tensor is {name}; convert the package again.")
@@ -196,7 +208,8 @@ def _packed(entry: Entry, n: int, k: int) -> Encoding:
             entry,
             list(entry.shape),
             sorted(_BY_CHUNK),
-            "The last extent of a packed tensor is its chunk width, and this one belongs to no known encoding.",
+            "The last extent of a packed tensor is its chunk width, and this one belongs to no known encoding: "
+            f"{_ADVICE}.",
         )
     encoding = Encoding(_BY_CHUNK[chunk], n, k, "grid" if len(entry.shape) == 3 else "flat")
     if entry.shape != encoding.shape and n % ROWS == 0 and encoding.kind == Kind.Q4_1:
@@ -213,7 +226,7 @@ def _expected(entry: Entry, encoding: Encoding) -> Encoding:
             entry,
             encoding.rows,
             f"a multiple of {ROWS}",
-            "A tiled matrix has a multiple of 32 rows; the config gives this one another number.",
+            f"A tiled matrix has a multiple of 32 rows, and the config gives this one another number: {_ADVICE}.",
         )
     if entry.shape == encoding.shape and entry.nbytes == encoding.nbytes:
         return encoding
@@ -224,14 +237,15 @@ def _expected(entry: Entry, encoding: Encoding) -> Encoding:
             list(entry.shape),
             list(encoding.shape),
             f"A matrix of {encoding.rows} x {encoding.columns} takes {encoding.tile_rows} x {encoding.tile_columns} "
-            "tiles of 32 x 256; config and container disagree.",
+            f"tiles of 32 x 256, and is not stored so; config and container disagree: {_ADVICE}.",
         )
     raise _refused(
         "q4nx.shape_unexpected",
         entry,
         list(entry.shape),
         list(encoding.shape),
-        f"The tensor does not have the shape that {encoding.kind} of {encoding.rows} x {encoding.columns} has.",
+        f"The tensor does not have the shape that {encoding.kind} of {encoding.rows} x {encoding.columns} has: "
+        f"{_ADVICE}.",
     )
 
 

@@ -387,6 +387,16 @@ def test_a_vendor_package_that_says_it_has_a_head_gets_a_remark() -> None:
     assert "dflash.own_head_stated" in remarks(parse_config(VENDOR | {"has_own_lm_head": True}))
 
 
+@pytest.mark.parametrize(
+    "address", ["https://host/x.q4nx", "http:/host/x.q4nx", "s3://bucket/x.q4nx", "//host/x.q4nx", "file:///x.q4nx"]
+)
+def test_a_weight_file_on_a_network_is_called_that(address: str) -> None:
+    (refusal,) = refusals_of(BOLT | {"weight_file": address})
+    assert refusal.code == "dflash.weight_path"
+    assert "an address on a network" in refusal.sentence
+    assert "empty part" not in refusal.sentence
+
+
 @pytest.mark.parametrize("key", ["weight_file", "model", "vision_model_weight"])
 def test_a_weight_file_inside_the_package_is_read_as_such(key: str) -> None:
     expected = None if key == "vision_model_weight" else "parts/draft.q4nx"

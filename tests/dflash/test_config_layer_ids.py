@@ -31,6 +31,9 @@ def test_a_published_draft_shifted_by_one_is_flagged(content: dict[str, Any], st
     assert list(found) == ["dflash.layer_ids_shifted"]
     assert "was published with" in found["dflash.layer_ids_shifted"]
     assert str(content["dflash_config"]["target_layer_ids"]) in found["dflash.layer_ids_shifted"]
+    # Only ids that are too high can come from a format that stores L+1.
+    assert ("GGUF and speculators store L+1" in found["dflash.layer_ids_shifted"]) is (step == 1)
+    assert ("look one too low" in found["dflash.layer_ids_shifted"]) is (step == -1)
 
 
 @pytest.mark.parametrize("content", PUBLISHED)
@@ -71,6 +74,7 @@ def test_ids_that_cannot_be_layers_of_the_target_are_refused(ids: list[int], cod
     assert refusal.code == code
     # 36 of 36 layers is what L+1 of the last layer looks like; 37 is not.
     assert ("L+1 was stored" in refusal.sentence) is (ids[-1] == 36)
+    assert ("one was taken off" in refusal.sentence) is (ids[0] == -1)
 
 
 def test_negative_ids_are_refused_even_without_the_targets_depth() -> None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import socket
 import subprocess
 import sys
 import time
@@ -123,6 +124,21 @@ def test_what_is_no_regular_file(package: Path, file: str, what: str) -> None:
     name, evidence = only(result)
     assert name == "files.readable"
     assert f"This is a {what}" in evidence
+
+
+def test_a_socket_is_refused_and_no_fault_of_the_disk(package: Path) -> None:
+    (package / "model.q4nx").unlink()
+    with socket.socket(socket.AF_UNIX) as server:
+        here = Path.cwd()
+        os.chdir(package)  # a socket's path may have a hundred bytes
+        try:
+            server.bind("model.q4nx")
+        finally:
+            os.chdir(here)
+        result = gate(package)
+    assert result.verdict == Verdict.REFUSED
+    assert only(result)[0] == "files.readable"
+    assert "This is a socket; put the file itself there" in only(result)[1]
 
 
 def test_a_container_that_grows_while_it_is_read(package: Path) -> None:
@@ -247,6 +263,23 @@ def test_no_other_file_that_claims_a_terabyte_is_read(package: Path, file: str) 
     result = gate(package)
     assert time.monotonic() - begin < 1
     assert result.verdict == Verdict.REFUSED
+
+
+def test_stored_bytes_behind_a_broken_header_are_hashed_only_for_a_manifest(package: Path) -> None:
+    """Their digest is a finding of its own where one is given; else nothing could be learned from them."""
+    path, size = package / "model.q4nx", 8 << 20
+    path.write_bytes(b"\xff" * size)
+    result = gate(package)
+    assert {check.id for check in result.of(Outcome.REFUSED)} == {"container.header", "manifest.digests"}
+    assert result.bytes_read > size
+    result = gate(without_manifest(package))
+    assert only(result)[0] == "container.header"
+    assert result.bytes_read < 1 << 20
+    (record,) = [file for file in result.files if file.path == "model.q4nx"]
+    assert (record.size, record.sha256) == (size, None)
+    evidence = {check.id: check.evidence for check in result.checks}
+    assert evidence["files.readable"].endswith("model.q4nx was refused by its header or size, and not read on")
+    assert evidence["scales.finite"] == "not run, because the container's header is refused or cannot be read"
 
 
 def test_far_more_bytes_than_the_tensors_claim_are_refused_unread(

@@ -3,8 +3,10 @@
 import numpy as np
 import pytest
 
+from draftmill.dflash.config import DraftConfig, parse_config
 from draftmill.dflash.scalars import as_stored, check_scalar, read_scalar, scalar_values
 from draftmill.dflash.synthetic import synthetic_config
+from draftmill.dflash.vendor_config import vendor_config
 from draftmill.outcome import Refused
 from draftmill.q4nx.header import Entry
 from draftmill.q4nx.scalars import number_bytes
@@ -69,6 +71,29 @@ def test_not_a_number_is_different_and_can_be_reported() -> None:
     )
     assert refusal is not None
     assert (refusal.code, refusal.measured, refusal.expected) == ("dflash.scalar_differs", ["nan"], [1e-6])
+
+
+def sentence(name: str, stored: tuple[float, ...], config: DraftConfig) -> str:
+    data = number_bytes("F32", stored)
+    refusal = check_scalar(name, entry("F32", (len(stored),), data.nbytes), data, config, "model.q4nx")
+    assert refusal is not None
+    return refusal.sentence
+
+
+def test_what_differs_is_said_as_it_is() -> None:
+    """A scale that the config does not state was not changed in it; ids have a direction."""
+    stated = parse_config(vendor_config(CONFIG))
+    unstated = {name: value for name, value in vendor_config(CONFIG)["dflash_config"].items() if "scale" not in name}
+    silent = parse_config(vendor_config(CONFIG) | {"dflash_config": unstated})
+    assert "one of them was changed" in sentence("embedding_scale", (2.0,), stated)
+    said = sentence("embedding_scale", (50.596,), silent)
+    assert "states no input_embedding_scale, which means 1" in said
+    assert "changed" not in said
+    no_window = synthetic_config(1, layer_types=("full_attention",) * 2, sliding_window=None)
+    assert "no layer slides" in sentence("sliding_window", (64,), parse_config(vendor_config(no_window)))
+    assert "Each of the container's is one more" in sentence("target_layer_ids", (2, 6, 10), stated)
+    assert "Each of the config's is one more" in sentence("target_layer_ids", (0, 4, 8), stated)
+    assert "one more" not in sentence("target_layer_ids", (2, 6, 9), stated)
 
 
 @pytest.mark.parametrize(

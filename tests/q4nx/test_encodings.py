@@ -73,8 +73,9 @@ OTHER = {
     "Q4_K as many tiles as legacy Q8": (tensor("I8", (8, 4736)), 64, 512, "tile_count"),
     "a grid on its side": (tensor("I8", (4, 2, 4736)), 64, 1024, "tile_count"),
     "chunk width unknown": (tensor("I8", (4, 5121)), 64, 512, "chunk_unknown"),
-    "four dimensions": (tensor("I8", (1, 2, 2, 5120)), 64, 512, "chunk_unknown"),
-    "one dimension": (tensor("I8", (5120,)), 32, 256, "chunk_unknown"),
+    "four dimensions": (tensor("I8", (1, 2, 2, 5120)), 64, 512, "rank_unexpected"),
+    "one dimension": (tensor("I8", (5120,)), 32, 256, "rank_unexpected"),
+    "blocks of four dimensions": (tensor("BF16", (1, 2, 512, 32)), 64, 512, "rank_unexpected"),
     "a plain table": (tensor("I8", (64, 512)), 64, 512, "plain_int8"),
     "rows not in tiles": (tensor("I8", (4, 5120)), 40, 512, "rows_not_whole_tiles"),
     "block rows not in blocks": (tensor("BF16", (2, 512, 32)), 40, 512, "rows_not_whole_tiles"),
@@ -91,6 +92,17 @@ OTHER = {
 def test_what_is_no_documented_form_is_refused(name: str) -> None:
     entry, n, k, code = OTHER[name]
     assert refusal(entry, n, k) == f"q4nx.{code}"
+
+
+@pytest.mark.parametrize("name", OTHER)
+def test_each_refusal_says_what_to_do(name: str) -> None:
+    entry, n, k, _ = OTHER[name]
+    with pytest.raises(Refused) as refused:
+        classify(entry, n, k)
+    (found,) = refused.value.refusals
+    assert any(verb in found.sentence.lower() for verb in ("download the package", "convert the package", "use the"))
+    if len(entry.shape) == 4:
+        assert "two or three extents and this one has 4" in found.sentence
 
 
 def test_the_order_of_q8_codes_is_named_by_the_caller() -> None:
