@@ -21,8 +21,8 @@ _SPARE_BYTES = 1 << 30
 class Plan:
     """One pair on one device.
 
-    provider: the device's engine. settings: of the target alone; drafting: what the other arm adds. budget: new tokens a
-    request. warm_up: requests of each arm after each start that are discarded. chat: prompts go through the target's
+    provider: the device's engine. settings: of the target alone; drafting: what the other arm adds. budget: new tokens
+    a request. warm_up: requests of each arm after each start that are discarded. chat: prompts go through the target's
     chat template. together: both servers up at once, None: where memory allows. block: pairs between two restarts
     where it does not. near_tie: greatest gap of log-probabilities (nats) that still counts as a near-tie.
     """
