@@ -8,6 +8,7 @@ from rich.progress import BarColumn, DownloadColumn, MofNCompleteColumn, Progres
 from rich.progress import Progress as Bar
 
 from draftmill.progress import Progress
+from draftmill.reports.visible import visible
 
 
 @contextmanager
@@ -17,4 +18,4 @@ def progress_bar(*, count_bytes: bool = True) -> Iterator[Progress]:
     columns = (TextColumn("{task.description}", markup=False), BarColumn(), amount, TimeRemainingColumn())
     with Bar(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task("", total=None)
-        yield lambda what, done, total: bar.update(task, description=what, completed=done, total=total)
+        yield lambda what, done, total: bar.update(task, description=visible(what), completed=done, total=total)

@@ -8,14 +8,13 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.markup import escape
-from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn
-from rich.progress import Progress as Bar
 from rich.table import Table
 
+from draftmill.cli.bar import progress_bar
+from draftmill.cli.folder import folder
+from draftmill.cli.telling import plain
 from draftmill.dflash.packing import Packed, pack
 from draftmill.outcome import InputOutput, MillError, NotPermitted, Refused
-from draftmill.progress import Progress
 from draftmill.q4nx.encodings import Kind
 
 app = typer.Typer(no_args_is_help=True, help="Make FastFlowLM DFlash packages.")
@@ -39,7 +38,9 @@ def pack_command(
             metavar="HF_FOLDER", exists=True, file_okay=False, help="A DFlash checkpoint: config.json and safetensors."
         ),
     ],
-    out: Annotated[Path, typer.Argument(help="The package's folder; it must not be there, or be empty.")],
+    out: Annotated[
+        Path, typer.Argument(parser=folder, help="The package's folder; it must not be there, or be empty.")
+    ],
     encoding: Annotated[
         str | None,
         typer.Option(metavar="q4_1|q4_k", help="Of projections. Default: q4_1 for generation 1, q4_k for 2."),
@@ -58,7 +59,7 @@ def pack_command(
         raise typer.BadParameter(f"{encoding} is none of {', '.join(ENCODINGS)}", param_hint="--encoding")
     kind = ENCODINGS[encoding.lower()] if encoding else None
     try:
-        with _bar() as progress, _named_endings():
+        with progress_bar() as progress, _named_endings():
             packed = pack(checkpoint, out, kind, causal=causal, progress=progress)
     except MillError as error:
         if not as_json:
@@ -92,16 +93,6 @@ def _ending(error: MillError) -> dict[str, Any]:
 
 
 @contextmanager
-def _bar() -> Iterator[Progress]:
-    """A progress bar on standard error where that is a terminal, else nothing."""
-    console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
-    with Bar(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task("packing")
-        yield lambda what, done, total: bar.update(task, description=what, completed=done, total=total)
-
-
-@contextmanager
 def _named_endings() -> Iterator[None]:
     try:
         yield
@@ -123,15 +114,15 @@ def _draw(packed: Packed) -> None:
     for error in packed.written.errors:
         shape = " x ".join(map(str, error.shape)) + (f" (+{error.padded_columns})" if error.padded_columns else "")
         table.add_row(
-            escape(error.name), shape, error.kind, _number(error.cosine, ".6f"), _number(error.relative_rms, ".2e"),
+            plain(error.name), shape, error.kind, _number(error.cosine, ".6f"), _number(error.relative_rms, ".2e"),
             f"{error.largest:.2e}",
         )  # fmt: skip
     console.print(table)
     for remark in packed.config.remarks:
-        console.print(f"[yellow]remark[/] {escape(remark.where)}: {escape(remark.sentence)}")
+        console.print(f"[yellow]remark[/] {plain(remark.where)}: {plain(remark.sentence)}")
     for file in packed.written.files:
-        console.print(f"{file.sha256}  {escape(file.path)}  {file.size:,} bytes")
-    console.print(f"[green]written[/] {escape(str(packed.written.folder))}")
+        console.print(f"{file.sha256}  {plain(file.path)}  {file.size:,} bytes")
+    console.print(f"[green]written[/] {plain(str(packed.written.folder))}")
 
 
 def _number(value: float | None, form: str) -> str:

@@ -15,10 +15,10 @@ try:
 
     import typer
     from rich.console import Console
-    from rich.markup import escape
     from typer.core import TyperGroup
 
     from draftmill import __version__
+    from draftmill.cli.telling import plain, tell
     from draftmill.outcome import InputOutput, MillError, Refused
 except KeyboardInterrupt:
     # These take the first tenths of a second: whoever ends it then sees no traceback of an import.
@@ -33,11 +33,9 @@ def report(error: MillError) -> None:
     console = Console(stderr=True, soft_wrap=True)
     if isinstance(error, Refused):
         for refusal in error.refusals:
-            console.print(f"[red]refused[/red] [bold]{escape(refusal.code)}[/bold] at {escape(refusal.where)}")
-            console.print(f"  {escape(refusal.sentence)}")
-            console.print(f"  measured {escape(repr(refusal.measured))}, expected {escape(repr(refusal.expected))}")
+            tell(console, "refused", refusal.as_json())
     else:
-        console.print(f"[red]failed[/red] {escape(error.code)}: {escape(str(error))}")
+        console.print(f"[red]failed[/red] {plain(error.code)}: {plain(str(error))}")
 
 
 class Verbs(TyperGroup):

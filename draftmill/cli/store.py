@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
+from draftmill.cli.telling import plain
 from draftmill.outcome import MillError, Refused
 from draftmill.store.interface import Status
 from draftmill.store.opening import CREDENTIALS_FILE, open_store
@@ -61,15 +61,15 @@ def check(
 def _draw(found: Probe) -> None:
     console = Console()
     table = Table(
-        "check", "result", "what the store did", title=escape(f"{found.store}  ({found.server})"), title_justify="left"
+        "check", "result", "what the store did", title=plain(f"{found.store}  ({found.server})"), title_justify="left"
     )
     for line in found.checks:
         colour = _COLOURS[line.status]
-        table.add_row(line.name, f"[{colour}]{line.status}[/{colour}]", escape(line.measured))
+        table.add_row(line.name, f"[{colour}]{line.status}[/{colour}]", plain(line.measured))
     console.print(table)
     for line in found.checks:
         if line.meaning:
-            console.print(f"[{_COLOURS[line.status]}]{line.name}[/]: {escape(line.meaning)}")
+            console.print(f"[{_COLOURS[line.status]}]{line.name}[/]: {plain(line.meaning)}")
     console.print(_VERDICTS[found.verdict])
 
 
@@ -78,4 +78,4 @@ def _tell(error: MillError, as_json: bool) -> None:
         outcome = "refused" if isinstance(error, Refused) else "failed"
         typer.echo(json.dumps({"verdict": outcome, "code": error.code, "error": str(error)}))
     else:
-        Console(stderr=True).print(str(error), style="red", markup=False)
+        Console(stderr=True).print(plain(str(error)), style="red")

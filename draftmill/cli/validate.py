@@ -14,10 +14,11 @@ from typing import Annotated, Any, Literal
 
 import typer
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 from draftmill.cli.bar import progress_bar
+from draftmill.cli.folder import folder
+from draftmill.cli.telling import plain, tell
 from draftmill.outcome import BadConfiguration, InputOutput, MillError, Refused
 
 PASS, REFUSED, NO_VERDICT = 0, 1, 3
@@ -40,7 +41,10 @@ def validate(
         str | None, typer.Argument(help="A package's folder, or owner/repo[@revision].", show_default=False)
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
-    report: Annotated[Path | None, typer.Option(help="Write gate.json and report.html into this folder.")] = None,
+    report: Annotated[
+        Path | None,
+        typer.Option(parser=folder, metavar="FOLDER", help="Write gate.json and report.html into this folder."),
+    ] = None,
     selftest: Annotated[
         bool, typer.Option("--selftest", help="Show every check a package that only it catches.")
     ] = False,
@@ -48,7 +52,9 @@ def validate(
     store: Annotated[
         str, typer.Option(envvar="DRAFTMILL_STORE", help="A folder, or s3://bucket/prefix.")
     ] = "./mill-store",
-    work: Annotated[Path, typer.Option(envvar="DRAFTMILL_WORK", help="Where downloads are kept.")] = Path("mill-work"),
+    work: Annotated[
+        Path, typer.Option(envvar="DRAFTMILL_WORK", parser=folder, metavar="FOLDER", help="Where downloads are kept.")
+    ] = Path("mill-work"),
     hub: Annotated[str, typer.Option(envvar="HF_ENDPOINT", help="A hub, or file:///folder of a mirror.")] = DEFAULT_HUB,
     runner: Annotated[
         Literal["process", "docker"], typer.Option(envvar="DRAFTMILL_RUNNER", help="Where jobs run, with --publish.")
@@ -63,6 +69,9 @@ def validate(
         raise typer.BadParameter("give a package, or --selftest", param_hint="PACKAGE")
     if package is not None and not package.strip():
         raise typer.BadParameter("is empty; give a folder, or owner/repo", param_hint="PACKAGE")
+    for option, text in (("--store", store), ("--hub", hub)):
+        if not text.strip():
+            raise typer.BadParameter("is empty; leave it away for the usual one", param_hint=option)
     try:
         if selftest:
             raise typer.Exit(_selftest(as_json))
@@ -183,24 +192,32 @@ def _ending(error: MillError) -> dict[str, Any]:
 def show(gate: dict[str, Any], package: str) -> None:
     """The checks as a table, then the reasons and the remarks in full, then the verdict."""
     console = Console()
-    table = Table("check", "verdict", "evidence", title=escape(package), title_justify="left")
+    table = Table("check", "verdict", "evidence", title=plain(package), title_justify="left")
     for check in gate["checks"]:
-        if check["verdict"] == "not applicable" and gate["verdict"] != "no verdict":
+        if check["verdict"] in ("not applicable", "not run"):
             continue
         colour = COLOURS[check["verdict"]]
-        table.add_row(escape(check["title"]), f"[{colour}]{check['verdict']}[/]", escape(check["evidence"]))
+        table.add_row(plain(check["title"]), f"[{colour}]{check['verdict']}[/]", plain(check["evidence"]))
     console.print(table)
     for check in gate["checks"]:
         for refusal in check["refusals"]:
-            console.print(f"[red]{check['id']}[/] [bold]{escape(refusal['code'])}[/] at {escape(refusal['where'])}")
-            console.print(f"  {escape(refusal['sentence'])}", soft_wrap=True)
-            measured, expected = escape(repr(refusal["measured"])), escape(repr(refusal["expected"]))
-            console.print(f"  measured {measured}, expected {expected}", soft_wrap=True)
+            tell(console, check["id"], refusal)
+    for why, checks in _not_run(gate["checks"]).items():
+        console.print(f"[dim]{plain(why)}:[/] {', '.join(checks)}", soft_wrap=True)
     for remark in gate["remarks"]:
-        console.print(f"[yellow]remark[/] {escape(remark['where'])}: {escape(remark['sentence'])}", soft_wrap=True)
+        console.print(f"[yellow]remark[/] {plain(remark['where'])}: {plain(remark['sentence'])}", soft_wrap=True)
     skipped = sum(check["verdict"] == "not applicable" for check in gate["checks"])
-    said = f" ({skipped} do not apply or were not reached)" if skipped else ""
-    console.print(f"[{COLOURS[gate['verdict']]}]{gate['verdict']}[/]: {escape(gate['sentence'])}{said}", soft_wrap=True)
+    said = f" ({skipped} do not apply)" if skipped else ""
+    console.print(f"[{COLOURS[gate['verdict']]}]{gate['verdict']}[/]: {plain(gate['sentence'])}{said}", soft_wrap=True)
+
+
+def _not_run(checks: list[dict[str, Any]]) -> dict[str, list[str]]:
+    """Why -> which checks."""
+    found: dict[str, list[str]] = {}
+    for check in checks:
+        if check["verdict"] == "not run":
+            found.setdefault(check["evidence"], []).append(check["id"])
+    return found
 
 
 def _selftest(as_json: bool) -> int:
@@ -215,7 +232,7 @@ def _selftest(as_json: bool) -> int:
     table = Table("check", "spoiled package", "of", "verdict", "caught by", title="self-test", title_justify="left")
     for row in result.rows:
         caught = "[green]only it[/]" if row.sound else f"[red]{', '.join(row.caught) or 'nothing'}[/]"
-        table.add_row(row.check, escape(row.what), row.base, row.verdict, caught)
+        table.add_row(row.check, plain(row.what), row.base, row.verdict, caught)
     console.print(table)
     for check in result.uncontrolled:
         console.print(f"[red]{check} has no control: nothing shows that it catches anything[/]")

@@ -13,6 +13,6 @@ JSON, PAGE = "gate.json", "report.html"
 def write_gate(folder: Path, gate: dict[str, Any], title: str) -> tuple[Path, Path]:
     """Writes both into a folder, made where it is not; each takes its name when it is whole. Raises OSError."""
     folder.mkdir(parents=True, exist_ok=True)
-    write_whole(folder / JSON, json.dumps(gate, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+    write_whole(folder / JSON, json.dumps(gate, indent=1, allow_nan=False) + "\n")
     write_whole(folder / PAGE, gate_page(gate, title))
     return folder / JSON, folder / PAGE

@@ -11,6 +11,7 @@ from typing import Any
 
 from draftmill.reports.histogram_svg import histogram_svg
 from draftmill.reports.style import STYLE
+from draftmill.reports.visible import visible
 
 _RATIOS = (-16.0, 4.0)
 
@@ -22,10 +23,10 @@ def gate_page(gate: dict[str, Any], title: str) -> str:
         "<!doctype html>",
         '<html lang="en"><head><meta charset="utf-8">',
         '<meta name="viewport" content="width=device-width,initial-scale=1">',
-        f"<title>{escape(title)}: {escape(verdict)}</title><style>{STYLE}</style></head><body>",
-        f"<h1>{escape(title)}</h1>",
-        f'<p class="verdict {_css(verdict)}">{escape(verdict)}: {escape(gate["sentence"])}</p>',
-        f'<p class="small">{escape(gate["gate"])}, {gate["bytes_read"]:,} bytes read.</p>',
+        f"<title>{_text(title)}: {_text(verdict)}</title><style>{STYLE}</style></head><body>",
+        f"<h1>{_text(title)}</h1>",
+        f'<p class="verdict {_css(verdict)}">{_text(verdict)}: {_text(gate["sentence"])}</p>',
+        f'<p class="small">{_text(gate["gate"])}, {gate["bytes_read"]:,} bytes read.</p>',
         _refusals(gate["checks"]),
         "<h2>Checks</h2>",
         _table(("verdict", "check", "place", "evidence", "expected"), (_check(check) for check in gate["checks"])),
@@ -39,18 +40,23 @@ def gate_page(gate: dict[str, Any], title: str) -> str:
     return "\n".join(part for part in parts if part) + "\n"
 
 
+def _text(text: str) -> str:
+    """Nothing that a stranger's file is named is markup, or hides or reorders what is read."""
+    return escape(visible(text))
+
+
 def _css(outcome: str) -> str:
     return outcome.replace(" ", "-")
 
 
 def _shown(value: Any) -> str:
     if isinstance(value, str):
-        return escape(value)
-    return f"<code>{escape(json.dumps(value, ensure_ascii=False))}</code>"
+        return _text(value)
+    return f"<code>{_text(json.dumps(value, ensure_ascii=False))}</code>"
 
 
 def _table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
-    heading = "".join(f"<th>{escape(each)}</th>" for each in head)
+    heading = "".join(f"<th>{_text(each)}</th>" for each in head)
     body = "\n".join("<tr>" + "".join(f"<td>{cell}</td>" for cell in row) + "</tr>" for row in rows)
     return f"<table><thead><tr>{heading}</tr></thead><tbody>\n{body}\n</tbody></table>"
 
@@ -58,10 +64,10 @@ def _table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
 def _check(check: dict[str, Any]) -> tuple[str, ...]:
     outcome = check["verdict"]
     return (
-        f'<span class="tag {_css(outcome)}">{escape(outcome)}</span>',
-        f"{escape(check['title'])}<br><code class='small'>{escape(check['id'])}</code>",
-        f"<code>{escape(check['place'])}</code>",
-        escape(check["evidence"]),
+        f'<span class="tag {_css(outcome)}">{_text(outcome)}</span>',
+        f"{_text(check['title'])}<br><code class='small'>{_text(check['id'])}</code>",
+        f"<code>{_text(check['place'])}</code>",
+        _text(check["evidence"]),
         _shown(check["expected"]),
     )
 
@@ -73,9 +79,9 @@ def _refusals(checks: list[dict[str, Any]]) -> str:
     head = ("code", "where", "what is wrong, and what to do", "measured", "expected")
     rows = (
         (
-            f"<code>{escape(each['code'])}</code>",
-            f"<code>{escape(each['where'])}</code>",
-            escape(each["sentence"]),
+            f"<code>{_text(each['code'])}</code>",
+            f"<code>{_text(each['where'])}</code>",
+            _text(each["sentence"]),
             _shown(each["measured"]),
             _shown(each["expected"]),
         )
@@ -87,13 +93,13 @@ def _refusals(checks: list[dict[str, Any]]) -> str:
 def _section(title: str, head: tuple[str, ...], values: list[dict[str, Any]], keys: tuple[str, ...]) -> str:
     if not values:
         return ""
-    return f"<h2>{escape(title)}</h2>" + _table(head, ([_shown(value[key]) for key in keys] for value in values))
+    return f"<h2>{_text(title)}</h2>" + _table(head, ([_shown(value[key]) for key in keys] for value in values))
 
 
 def _package(facts: dict[str, Any]) -> str:
     if not facts:
         return ""
-    rows = ((f"<code>{escape(name)}</code>", _shown(value)) for name, value in facts.items())
+    rows = ((f"<code>{_text(name)}</code>", _shown(value)) for name, value in facts.items())
     return "<h2>What the config states</h2>" + _table(("key", "value"), rows)
 
 
@@ -128,9 +134,9 @@ def _tensor(tensor: dict[str, Any], low: float, high: float) -> tuple[str, ...]:
         )
     shape = " x ".join(map(str, tensor["shape"]))
     return (
-        f"<code>{escape(tensor['stored_as'])}</code><br><span class='small'>{escape(tensor['role'])}</span>",
-        f"{escape(tensor['dtype'])} {shape}<br><span class='small'>{escape(tensor['encoding'])}</span>",
-        "<br>".join(f"<span class='small'>{escape(name)} {_number(value)}</span>" for name, value in figures.items()),
+        f"<code>{_text(tensor['stored_as'])}</code><br><span class='small'>{_text(tensor['role'])}</span>",
+        f"{_text(tensor['dtype'])} {shape}<br><span class='small'>{_text(tensor['encoding'])}</span>",
+        "<br>".join(f"<span class='small'>{_text(name)} {_number(value)}</span>" for name, value in figures.items()),
         left,
         right,
     )

@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from html import escape
 
+from draftmill.reports.visible import visible
+
 WIDTH, HEIGHT = 200, 36
 
 
@@ -17,7 +19,7 @@ def histogram_svg(
 
     parts = [
         f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" height="{HEIGHT}" role="img">',
-        f"<title>{escape(title)}</title>",
+        f"<title>{escape(visible(title))}</title>",
     ]
     for i, count in enumerate(counts):
         if count:

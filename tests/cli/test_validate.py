@@ -13,7 +13,8 @@ from typer.testing import CliRunner, Result
 
 from draftmill.cli import main, validate
 from draftmill.hub.server import serve
-from tests.support.dflash_packages import edit_config, tiny
+from draftmill.outcome import InputOutput, Refusal, Refused
+from tests.support.dflash_packages import edit_config, edit_container, tiny
 
 REPO = "FastFlowLM/Tiny-DFlash-NPU2"
 
@@ -71,6 +72,75 @@ def test_no_verdict_ends_with_3(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert result.exit_code == 3
     assert value(result)["verdict"] == "no verdict"
     assert "look at the disk" in result.stdout
+
+
+HOSTILE = "x\u202egnp\x1b[2Jy\u2028\x7f\u200b"
+"""Turns what follows around, clears the screen, breaks the line, and hides."""
+
+
+def hidden(text: str) -> set[str]:
+    """Characters that a reader does not see as they are: of no line of ours."""
+    return {each for each in text if not each.isprintable() and each != "\n"}
+
+
+def hostile(folder: Path) -> Path:
+    """A package of which nearly everything that a stranger can name is named so."""
+    tiny(folder, 1)
+    edit_config(
+        folder, lambda content: content | {HOSTILE: 1, "model_type": HOSTILE, "rope_scaling": {"type": HOSTILE}}
+    )
+    edit_container(folder, lambda tensors: tensors.update({HOSTILE: tensors["model.norm.weight"]}))
+    with (folder / "MANIFEST.sha256").open("a") as manifest:
+        manifest.write(f"{'a' * 64}  {HOSTILE}\n{HOSTILE}\n")
+    return folder
+
+
+def test_no_name_from_a_package_moves_the_cursor_hides_or_reorders_text(tmp_path: Path) -> None:
+    folder = hostile(tmp_path / HOSTILE)
+    result = run(str(folder), "--report", str(tmp_path / "report"))
+    page, value = ((tmp_path / "report" / name).read_text() for name in ("report.html", "gate.json"))
+    assert result.exit_code == 1
+    for text in (result.stdout, page, value):
+        assert hidden(text) == set()
+    for text in (result.stdout, page):
+        assert "\\u202egnp\\x1b[2Jy\\u2028" in text
+    where = {refusal["where"] for check in json.loads(value)["checks"] for refusal in check["refusals"]}
+    assert f"model.q4nx:{HOSTILE}" in where
+    assert hidden(run(str(folder), "--json").stdout) == set()
+
+
+def test_neither_does_what_ends_the_command(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    main.report(Refused(Refusal(f"a.{HOSTILE}", HOSTILE, [HOSTILE], {HOSTILE: 1}, HOSTILE)))
+    main.report(InputOutput(HOSTILE, code=HOSTILE))
+    said = capfd.readouterr().err
+    assert said.count("\\u202egnp\\x1b[2Jy\\u2028") == 7
+    assert hidden(said) == set()
+
+
+def test_what_could_not_be_run_is_listed_once_a_reason(tmp_path: Path) -> None:
+    tiny(tmp_path / "p", 1)
+    edit_config(tmp_path / "p", lambda content: content | {"rope_theta": None})
+    result = run(str(tmp_path / "p"))
+    assert "not run, because rope_theta is not stated: config.rope, scalars.rope_theta\n" in result.stdout
+    assert "refused: fails 1 of 52 checks; 2 could not be run (" in result.stdout
+
+
+@pytest.mark.parametrize("option", ["--report", "--work", "--store", "--hub"])
+@pytest.mark.parametrize("value", ["", " "])
+def test_an_empty_option_is_wrong_usage_and_never_the_folder_that_one_is_in(
+    option: str, value: str, package: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = run(str(package), option, value)
+    assert result.exit_code == 2
+    assert option in result.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_this_folder_may_be_named(package: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run(str(package), "--report", ".").exit_code == 0
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["gate.json", "report.html"]
 
 
 @pytest.mark.parametrize("arguments", [[], [""], [" "], ["x", "--selftest"], ["--unknown"]])

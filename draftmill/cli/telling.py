@@ -1,0 +1,24 @@
+"""What a terminal is told: text from strangers' files moves no cursor, hides nothing and reorders nothing there."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+
+from draftmill.reports.visible import visible
+
+
+def plain(text: str) -> str:
+    """Text for rich's markup, to be shown as it is written; control and direction characters as escapes."""
+    return escape(visible(text))
+
+
+def tell(console: Console, what: str, refusal: Mapping[str, Any]) -> None:
+    """A refusal, as JSON, in three lines. what: what was refused, or by what."""
+    console.print(
+        f"[red]{plain(what)}[/] [bold]{plain(refusal['code'])}[/] at {plain(refusal['where'])}", soft_wrap=True
+    )
+    console.print(f"  {plain(refusal['sentence'])}", soft_wrap=True)
+    measured, expected = plain(repr(refusal["measured"])), plain(repr(refusal["expected"]))
+    console.print(f"  measured {measured}, expected {expected}", soft_wrap=True)
