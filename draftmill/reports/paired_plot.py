@@ -68,12 +68,9 @@ def paired_plot(pairs: Sequence[PairOfTimes], verdict: Verdict) -> Plot:
             square(x, draft, half, "two hollow" if pair.alone_first else "two"),
             dot(x, above.at(pair.ratio), half, "two" if above.holds(pair.ratio) else "two hollow"),
         ]
-    last = _LEFT + (len(pairs) - 0.5) * spacing
-    parts += [label(_LEFT + 0.5 * spacing, _LOWER[1] + 13, "0", "dim middle")]
-    if len(pairs) > 1:
-        parts += [label(last, _LOWER[1] + 13, str(len(pairs) - 1), "dim middle")]
+    which = f"pairs 0 to {len(pairs) - 1}" if len(pairs) > 1 else "pair 0"
     parts += [
-        label((_LEFT + _RIGHT) / 2, _LOWER[1] + 13, "pair, in the order measured", "dim middle"),
+        label((_LEFT + _RIGHT) / 2, _LOWER[1] + 13, f"{which}, in the order measured", "dim middle"),
         label(_LEFT, _HEIGHT - 5, f"line: median {times(verdict.ratio)}; band: {verdict.rule.level:.0%} interval; "
               "dashes: 1x", "dim"),
     ]  # fmt: skip

@@ -52,7 +52,7 @@ def _verdicts(request: Verdict, generation: Verdict | None) -> Table:
         return (
             verdict.word + (f" ({verdict.reason})" if verdict.reason else ""),
             times(verdict.ratio),
-            interval(verdict.interval),
+            _deciding(verdict),
             interval(verdict.bootstrap),
             number(verdict.spread),
             _drift(verdict.drift),
@@ -74,6 +74,12 @@ def _verdicts(request: Verdict, generation: Verdict | None) -> Table:
     if generation:
         head, columns = [*head, "generation only"], [*columns, column(generation)]
     return Table("Ratio, interval, spread and drift", tuple(head), tuple(zip(*columns, strict=True)))
+
+
+def _deciding(verdict: Verdict) -> str:
+    """Of n values the whole range misses the median with 2 / 2^n: with few pairs no interval reaches the level."""
+    reaches = 2 / 2**verdict.pairs <= 1 - verdict.rule.level
+    return interval(verdict.interval) + ("" if reaches else ", the whole range: too few pairs for the level")
 
 
 def _settled(verdict: Verdict) -> str:
@@ -178,6 +184,8 @@ def costs(result: SpeedResult) -> Section | None:
         "Tokens per round / speed ratio of generation "
         f"({times(result.generation.ratio)}): how many tokens the target alone would have decoded in a round's time."
     )
+    if result.generation.word == "no verdict":
+        note += " That ratio has no verdict, so neither has this."
     facts = tuple((cost.definition.value, f"{number(cost.value)} ({cost.averaging})") for cost in result.costs)
     return Section("Round cost", (Text(note), Facts(facts)))
 

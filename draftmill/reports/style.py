@@ -9,8 +9,8 @@ table{border-collapse:collapse;width:100%}th,td{text-align:left;vertical-align:t
 border-bottom:1px solid var(--rule)}th{font-weight:600}code{font-size:.9em;word-break:break-word;unicode-bidi:isolate}
 .verdict{padding:.6rem 1rem;border-radius:.4rem;font-weight:600;color:#fff;overflow-wrap:anywhere}
 .pass,.good{background:#1a7f37}.refused,.bad{background:#b42318}.undetermined,.no-verdict,.open{background:#9a6700}
-.not-applicable,.not-run,.plain{background:#57606a}.tag{color:#fff;border-radius:.3rem;padding:.05rem .45rem;white-space:nowrap;
-font-size:.85em}
+.not-applicable,.not-run,.plain{background:#57606a}
+.tag{color:#fff;border-radius:.3rem;padding:.05rem .45rem;white-space:nowrap;font-size:.85em}
 svg:not(.plot){background:#f4f6f8}svg:not(.plot) rect{fill:#4a7ebb}svg:not(.plot) line{stroke:#b42318;stroke-width:1}
 .small{color:var(--dim);font-size:.9em}
 .scroll{overflow-x:auto;margin:.8rem 0}.scroll:focus-visible{outline:2px solid var(--dim)}

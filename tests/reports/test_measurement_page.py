@@ -113,6 +113,17 @@ def test_a_rounds_cost_keeps_the_definition_of_its_tokens() -> None:
     assert "round cost in target tokens, budget 3.260 (pooled)" in found
 
 
+def test_what_rests_on_a_ratio_without_verdict_says_so() -> None:
+    assert "That ratio has no verdict, so neither has this." in words(measured.too_wide())
+    assert "neither has this" not in words(measured.slower())
+
+
+def test_an_interval_that_reaches_no_level_is_called_the_whole_range() -> None:
+    """Three pairs: 1 - 2 / 8 is 75 %; eight: 1 - 2 / 256."""
+    assert "[1.400, 1.600], the whole range: too few pairs for the level" in words(measured.too_few())
+    assert "whole range" not in words(measured.too_wide())
+
+
 def test_where_answers_part_is_told_token_by_token() -> None:
     found = words(measured.diverged("near-tie", "another batch width", "clear gap"))
     assert "1 sort 5 5 1000 5 0.0100 near-tie" in found
