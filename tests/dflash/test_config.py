@@ -23,7 +23,7 @@ def remarks(config: DraftConfig) -> list[str]:
     return [remark.code for remark in config.remarks]
 
 
-ATTENTION = {"num_attention_heads": 32, "num_key_value_heads": 8, "head_dim": 128}
+ATTENTION: dict[str, Any] = {"num_attention_heads": 32, "num_key_value_heads": 8, "head_dim": 128}
 EXPECTED = [
     (
         BOLT,
@@ -281,7 +281,7 @@ def test_what_is_wrong_is_refused_by_its_own_code_alone(
     assert codes(content | change) == [f"dflash.{code}"]
 
 
-INVALID = [
+INVALID: list[tuple[str, list[Any]]] = [
     ("hidden_size", [0, -1, 2.5, "2560", True, 1 << 70]),
     ("rms_norm_eps", [0, -1e-6, "1e-6", True, 1e400]),
     ("rope_theta", [0, [1e6], 10**400]),

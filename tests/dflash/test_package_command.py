@@ -28,6 +28,16 @@ def run(*words: object) -> tuple[int, str, str]:
     return result.exit_code, result.stdout, result.stderr
 
 
+def test_an_empty_name_for_the_package_is_wrong_usage_and_not_this_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checkpoint(tmp_path / "hf", **SMALLEST)
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    assert run(tmp_path / "hf", "")[0] == 2
+    assert list((tmp_path / "here").iterdir()) == []
+
+
 def test_a_packed_draft_shows_the_error_of_every_tensor(tmp_path: Path) -> None:
     checkpoint(tmp_path / "hf", **SMALLEST)
     code, out, err = run(tmp_path / "hf", tmp_path / "draft", "--encoding", "q4_1")

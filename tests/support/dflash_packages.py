@@ -27,7 +27,7 @@ from tests.support.checkpoints import to_bf16, write_safetensors
 _FOLDER = tempfile.TemporaryDirectory(prefix="dflash-packages-")
 _MADE: dict[str, Written] = {}
 
-SMALLEST = {"num_hidden_layers": 1, "intermediate_size": 256, "vocab_size": 64}
+SMALLEST: dict[str, Any] = {"num_hidden_layers": 1, "intermediate_size": 256, "vocab_size": 64}
 """Changes that make the cheapest package, where only its form matters."""
 
 REAL = Path(__file__).parents[3] / "shared/data/smollm2-dflash"
@@ -123,7 +123,7 @@ def edit_config(folder: Path, change: Callable[[Content], Content]) -> None:
     sign(folder)
 
 
-def edit_container(folder: Path, change: Callable[[dict[str, Stored]], None], **how: Any) -> None:
+def edit_container(folder: Path, change: Callable[[dict[str, Any]], object], **how: Any) -> None:
     """Writes model.q4nx again after `change` altered its tensors (name in the file -> Stored); the manifest follows."""
     path = folder / "model.q4nx"
     with Container.open(path) as container:
