@@ -204,7 +204,7 @@ def _check_locks(devices: dict[str, Device]) -> list[tuple[Place, str]]:
     wrong: list[tuple[Place, str]] = []
     for device in devices.values():
         for node in device.nodes:
-            other = owner.setdefault(node.path, device)
+            other = owner.setdefault(node.path.resolve(), device)
             if not node.shared and other.lock != device.lock:
                 sentence = (
                     f"{node.path} is also {other.name}'s: give both the same lock, or say shared: true at the node"

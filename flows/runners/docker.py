@@ -29,9 +29,9 @@ from draftmill.whole_file import write_whole
 from flows.images import Image, image_for
 from flows.runners.docker_container import Plan, create
 from flows.runners.docker_devices import passthrough_for
-from flows.runners.docker_engine import connect, labels_of, remove, sweep
+from flows.runners.docker_engine import LABEL, connect, labels_of, remove, sweep
 from flows.runners.docker_network import network_for
-from flows.runners.endings import Ending, read_result
+from flows.runners.endings import Ending, died, read_result
 from flows.runners.lines import LineEvents
 from flows.runners.runner import Events, Limits
 from jobs.contract import Request, Result
@@ -63,6 +63,13 @@ class DockerRunner:
         self._images = images
         self._device = device
         self.swept = sweep(self._client)
+        self._stopped = False
+
+    def stop(self) -> None:
+        self._stopped = True
+        label = f"{LABEL}run={self._run}"
+        for container in self._client.containers.list(all=True, filters={"label": label}):
+            remove(container)
 
     def code_digest(self, job: str, parameters: dict[str, Any]) -> str:
         """The ID of the image that would run. Raises BadConfiguration when it is not built."""
@@ -109,6 +116,8 @@ class DockerRunner:
                 ),
                 device=passthrough,
             )
+            if self._stopped:
+                return died(job, "stopped", f"The run was stopped before job {job} began.")
             try:
                 ending = self._contain(plan, handed, events)
             except (APIError, RequestException) as error:

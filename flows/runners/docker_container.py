@@ -68,7 +68,7 @@ def create(api: APIClient, plan: Plan) -> str:
                 SCRATCH: f"{PRIVATE},mode=1777,size={plan.limits.scratch_bytes}",
                 "/run/secrets": f"{PRIVATE},mode=0700,uid={plan.uid},gid={plan.gid},size=1m",
             },
-            devices=plan.device.nodes,
+            devices=plan.device.nodes,  # type: ignore[arg-type]  # mappings are taken too, as docker.utils says
             group_add=plan.device.groups,
             ulimits=plan.device.ulimits,
             log_config=LogConfig(type="json-file", config={"max-size": "1m", "max-file": "1"}),

@@ -23,7 +23,7 @@ class Passthrough:
     """device: the profile's name, for the label; nodes as the engine's API takes them; groups: numbers."""
 
     device: str = ""
-    nodes: list[str] = field(default_factory=list)
+    nodes: list[dict[str, str]] = field(default_factory=list)
     groups: list[int] = field(default_factory=list)
     ulimits: list[Ulimit] = field(default_factory=list)
     mounts: list[Mount] = field(default_factory=list)
@@ -51,7 +51,7 @@ def passthrough_for(device: Device | None, job: str) -> Passthrough:
     make_lock(lock)
     return Passthrough(
         device=device.name,
-        nodes=[f"{node.path}:{node.path}:rw" for node in there],
+        nodes=[_node(node.path) for node in there],
         groups=sorted(groups),
         ulimits=[] if memlock is None else [Ulimit(name="memlock", soft=memlock, hard=memlock)],
         mounts=[
@@ -60,6 +60,11 @@ def passthrough_for(device: Device | None, job: str) -> Passthrough:
         ],
         environment={LOCKS: str(lock.parent)},
     )
+
+
+def _node(path: Path) -> dict[str, str]:
+    """Not as text with colons, which names of /dev/dri/by-path hold themselves."""
+    return {"PathOnHost": str(path), "PathInContainer": str(path), "CgroupPermissions": "rw"}
 
 
 def _missing(path: Path, advice: str) -> Refusal:

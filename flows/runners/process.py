@@ -38,6 +38,15 @@ ROOT = Path(__file__).resolve().parents[2]
 class ProcessRunner:
     name = "process"
 
+    def __init__(self) -> None:
+        self._children: set[subprocess.Popen[bytes]] = set()
+        self._stopped = False
+
+    def stop(self) -> None:
+        self._stopped = True
+        for child in list(self._children):
+            _close(child)
+
     def code_digest(self, job: str, parameters: dict[str, Any]) -> str:
         return code_digest(job)
 
@@ -69,14 +78,16 @@ class ProcessRunner:
                 threading.Thread(target=_read, args=(child.stdout, LineEvents(events, structured=True)), daemon=True),
                 threading.Thread(target=_read, args=(child.stderr, LineEvents(events, structured=False)), daemon=True),
             ]
+            self._children.add(child)
             for reader in readers:
                 reader.start()
             try:
-                child.wait()
+                if not self._stopped:
+                    child.wait()
             finally:
-                if child.stdin:
-                    child.stdin.close()
+                _close(child)
                 child.wait()
+                self._children.discard(child)
                 for reader in readers:
                     reader.join(timeout=5)
         return read_result(job, folder, Ending(child.returncode), limits)
@@ -94,6 +105,12 @@ def _environment(limits: Limits, scratch: str) -> dict[str, str]:
         "HF_HUB_DISABLE_TELEMETRY": "1",
         "DO_NOT_TRACK": "1",
     }
+
+
+def _close(child: subprocess.Popen[bytes]) -> None:
+    """The end of the pipe, at which the supervisor ends the job."""
+    if child.stdin:
+        child.stdin.close()
 
 
 def _read(stream: IO[bytes] | None, lines: LineEvents) -> None:

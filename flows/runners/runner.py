@@ -44,3 +44,8 @@ class Runner(Protocol):
     ) -> Result:
         """Writes folder/request.json, runs the job, returns folder/result.json, or a failure that says why not."""
         ...
+
+    def stop(self) -> None:
+        """Ends every job that runs now, from another thread. Their `run` returns a failure, and so does every later
+        one."""
+        ...

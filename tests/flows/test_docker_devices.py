@@ -55,7 +55,7 @@ def shared() -> Iterator[Path]:
     folder.chmod(0o755)
     yield folder
     for path in sorted(folder.rglob("*"), reverse=True):
-        path.rmdir() if path.is_dir() else path.unlink()
+        path.rmdir() if path.is_dir() and not path.is_symlink() else path.unlink()
     folder.rmdir()
 
 
@@ -161,13 +161,22 @@ def test_groups_are_the_nodes_own_numbers_unless_stated_and_a_node_that_may_be_a
     nodes = [{"path": own}, {"path": stated, "group": 77}, {"path": "/dev/optional", "required": False}]
     given = passthrough_for(profile(nodes=nodes, memlock="unlimited"), "preflight")
     assert given.groups == [77, GROUP]
-    assert given.nodes == [f"{own}:{own}:rw", f"{stated}:{stated}:rw"]
+    assert [(node["PathOnHost"], node["PathInContainer"]) for node in given.nodes] == [
+        (str(own), str(own)),
+        (str(stated), str(stated)),
+    ]
+    assert {node["CgroupPermissions"] for node in given.nodes} == {"rw"}
     assert [(limit.name, limit.soft, limit.hard) for limit in given.ulimits] == [("memlock", -1, -1)]
 
 
 @pytest.fixture(scope="module")
 def client() -> docker.DockerClient:
     return measure_image()
+
+
+@pytest.fixture(scope="module")
+def probe() -> None:
+    probe_image()
 
 
 Preflight = Callable[..., Result]
@@ -223,6 +232,14 @@ def test_a_job_opens_the_device_through_its_group_and_is_labelled(
 
 
 @pytest.mark.docker
+def test_a_node_can_be_named_by_a_stable_link_with_colons(run: Preflight, shared: Path) -> None:
+    link = shared / "pci-0000:c5:00.0-render"
+    link.symlink_to(stand_in(shared))
+    facts = run(profile(nodes=[{"path": link}])).facts["preflight"]["facts"]["nodes"]
+    assert facts[str(link)]["opened"] is True
+
+
+@pytest.mark.docker
 def test_each_way_a_node_can_be_closed_is_told_with_its_own_advice(run: Preflight, shared: Path) -> None:
     closed, other = stand_in(shared, mode=0o600), stand_in(shared, "/dev/fuse", group=777)
     result = run(profile(nodes=[{"path": closed}, {"path": other, "group": GROUP}]))
@@ -267,9 +284,8 @@ def test_the_memlock_limit_of_the_profile_holds_inside(run: Preflight) -> None:
 
 
 @pytest.mark.docker
-def test_a_job_that_needs_no_device_gets_none(created: Created, shared: Path, tmp_path: Path) -> None:
+def test_a_job_that_needs_no_device_gets_none(probe: None, created: Created, shared: Path, tmp_path: Path) -> None:
     device = profile(nodes=[{"path": stand_in(shared)}], memlock=1 << 20)
-    probe_image()
     runner = DockerRunner(images=lambda job, parameters: PROBE, device=device)
     given: dict[str, Any] = {"inputs": {}, "secrets": {}, "events": lambda event: None, "limits": SMALL}
     assert runner.run("probe", tmp_path, parameters={"do": "report"}, **given).outcome == "ok"

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from draftmill.measurement.device_lock import LOCKS, device_lock
+from draftmill.measurement.devices import CPU
 from flows.runners import process
 from flows.runners.process import ProcessRunner
 from flows.runners.runner import Limits
@@ -89,3 +91,14 @@ def living(folder: Path) -> list[str]:
         if b"jobs.probe" in command and str(folder).encode() in command:
             found.append(path.parent.name)
     return found
+
+
+def test_a_job_finds_the_locks_that_this_host_uses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(LOCKS, str(tmp_path / "locks"))
+    given: dict[str, Any] = {"inputs": {}, "secrets": {}, "limits": Limits(timeout_s=60), "events": lambda event: None}
+    folder = tmp_path / "job"
+    folder.mkdir()
+    with device_lock(CPU, run="another"):
+        parameters = {"device": CPU.model_dump(mode="json")}
+        result = ProcessRunner().run("preflight", folder, parameters=parameters, **given)
+    assert result.facts["preflight"]["facts"]["held_by"].startswith("run another")

@@ -183,6 +183,14 @@ def test_two_profiles_of_one_node_need_one_lock(tmp_path: Path) -> None:
     assert line.startswith("line 9, two.nodes: /dev/dri/renderD128 is also one's")
 
 
+def test_a_link_to_a_node_is_that_node(tmp_path: Path) -> None:
+    link = tmp_path / "render"
+    link.symlink_to("/dev/null")
+    text = TWO.format(server=SERVER, lock="", shared="").replace("/dev/dri/renderD128", "/dev/null", 1)
+    [line] = told(tmp_path, text.replace("/dev/dri/renderD128", str(link)))
+    assert f"{link} is also one's" in line
+
+
 @pytest.mark.parametrize(("lock", "shared"), [("lock: gpu", ""), ("", ", shared: true")])
 def test_one_lock_or_a_node_that_is_shared_will_do(tmp_path: Path, lock: str, shared: str) -> None:
     devices = load_devices(written(tmp_path, TWO.format(server=SERVER, lock=lock, shared=shared)))
