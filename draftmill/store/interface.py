@@ -93,6 +93,10 @@ class Store(Protocol):
         """The bytes from `start` to before `stop`, in pieces. A whole read is compared with the recorded sha256 and
         raises InputOutput("store.damaged") after the last piece when it differs; `store.missing` when there is none."""
 
+    def url(self, key: str, expires_s: int) -> tuple[str, int | None]:
+        """An address that needs no credentials, and how many seconds it lasts (None: for ever). Raises `store.missing`
+        when there is no object, BadConfiguration("store.url_expiry") for a time that the store does not offer."""
+
     def entries(self, prefix: str) -> Iterator[Entry]:
         """Every object whose key starts with `prefix`, by key in ASCII order."""
 

@@ -106,6 +106,13 @@ class LocalStore:
                     left = None if left is None else left - len(piece)
                     yield piece
 
+    def url(self, key: str, expires_s: int) -> tuple[str, int | None]:
+        path = self.root / check_key(key)
+        with _explained(self.where(key)):
+            if not path.is_file():
+                raise missing(str(path))
+        return path.as_uri(), None
+
     def entries(self, prefix: str) -> Iterator[Entry]:
         check_prefix(prefix)
         with _explained(self.name):

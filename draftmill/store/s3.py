@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from draftmill.outcome import InputOutput
+from draftmill.outcome import BadConfiguration, InputOutput
 from draftmill.progress import Progress, silent
 from draftmill.store.bodies import Body, size_of, verified
 from draftmill.store.endings import changed, missing
@@ -29,9 +29,10 @@ if TYPE_CHECKING:
 
 SHA256 = "sha256"
 PART_SIZE = 16 * MIB
-PIECE = 1 * MIB
+PIECE = MIB // 4
 CONFLICT_TRIES = 6
 ABANDONED = timedelta(days=1)
+LONGEST_URL_S = 7 * 24 * 3600  # of signature version 4
 IF_ABSENT: dict[str, Any] = {"IfNoneMatch": "*"}
 
 
@@ -175,6 +176,21 @@ class S3Store:
                 yield from pieces
             else:
                 yield from _cut_out(pieces, start, stop)
+
+    def url(self, key: str, expires_s: int) -> tuple[str, int | None]:
+        where = self.where(key)
+        if not 0 < expires_s <= LONGEST_URL_S:
+            raise BadConfiguration(
+                f"A presigned address lasts 1 to {LONGEST_URL_S} seconds, not {expires_s}.",
+                code="store.url_expiry",
+                where=where,
+            )
+        if self.head(key) is None:
+            raise missing(where)
+        with explained(where):
+            return self.client.generate_presigned_url(
+                "get_object", Params=self.place(key), ExpiresIn=expires_s
+            ), expires_s
 
     def entries(self, prefix: str) -> Iterator[Entry]:
         check_prefix(prefix)

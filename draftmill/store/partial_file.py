@@ -1,0 +1,156 @@
+"""A file that arrives in parts, in any order, and is taken up again after whatever ended the process.
+
+Beside the final name NAME lie, until it is whole,
+
+    .NAME.<sha256, 8 characters>.partial   the bytes, of full length; what did not arrive is a hole
+    .NAME.<sha256, 8 characters>.parts     one character a part: "+" when all its bytes were written, else "."
+
+The parts file is only a hint at what need not be asked for again: after a power failure it may claim what the disk
+never got. What decides is the sha256 of the bytes as they lie on disk, read in order as far as they are there.
+"""
+
+import fcntl
+import hashlib
+import os
+import threading
+from contextlib import suppress
+from pathlib import Path
+from typing import Self
+
+from draftmill.digest import CHUNK, sha256_file
+from draftmill.outcome import InputOutput
+
+PART = 16 << 20
+"""Bytes in a part, the last one excepted. Part of the format: a parts file of another length is not used."""
+_THERE, _ABSENT = b"+", b"."
+
+
+class PartialFile:
+    """`size` in bytes. A context manager; inside, `write` takes bytes at an offset and `have` says that a part is all
+    there. Parts may be written by several threads, `hash_on` is called by one at a time.
+
+    Raises InputOutput("pull.in_use") when another process is writing it, and OSError.
+    """
+
+    def __init__(self, target: Path, size: int, sha256: str) -> None:
+        self.target, self.size, self.sha256 = target, size, sha256
+        self._partial = target.with_name(f".{target.name}.{sha256[:8]}.partial")
+        self._journal = self._partial.with_suffix(".parts")
+        self.count = -(-size // PART)
+        self._lock = threading.Lock()
+        self._fd = self._journal_fd = -1
+        self._hashing = threading.Lock()
+        self._start_over()
+
+    def _start_over(self) -> None:
+        self._digest, self._hashed = hashlib.sha256(), 0
+        self._there = bytearray(_ABSENT * self.count)
+
+    def __enter__(self) -> Self:
+        self._fd = self._locked()
+        os.ftruncate(self._fd, self.size)
+        self._journal_fd = os.open(self._journal, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+        found = os.pread(self._journal_fd, self.count + 1, 0)
+        if len(found) == self.count and not found.strip(_THERE + _ABSENT):
+            self._there[:] = found
+        else:
+            self._reset_journal()
+        return self
+
+    def _locked(self) -> int:
+        descriptor = os.open(self._partial, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # Whoever held it may have given it its final name in between.
+            is_ours = os.path.exists(self._partial) and os.path.samestat(os.fstat(descriptor), os.stat(self._partial))
+        except BlockingIOError:
+            is_ours = False
+        if not is_ours:
+            os.close(descriptor)
+            raise InputOutput(
+                f"{self.target} is being written by another pull; wait for it, or choose another folder.",
+                code="pull.in_use",
+                where=str(self.target),
+            )
+        return descriptor
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._journal_fd)
+        os.close(self._fd)
+
+    def span(self, part: int) -> tuple[int, int]:
+        """The bytes of a part: (first, behind the last)."""
+        return part * PART, min((part + 1) * PART, self.size)
+
+    def missing(self) -> list[int]:
+        """The parts that are not there, in order."""
+        return [part for part in range(self.count) if self._there[part] == _ABSENT[0]]
+
+    @property
+    def there(self) -> int:
+        """Bytes in the parts that are there."""
+        return sum(stop - start for start, stop in map(self.span, range(self.count))) - sum(
+            stop - start for start, stop in map(self.span, self.missing())
+        )
+
+    def write(self, at: int, piece: bytes) -> None:
+        view = memoryview(piece)
+        while view:
+            written = os.pwrite(self._fd, view, at)
+            at, view = at + written, view[written:]
+
+    def have(self, part: int) -> None:
+        with self._lock:
+            self._there[part] = _THERE[0]
+        os.pwrite(self._journal_fd, _THERE, part)
+
+    def hash_on(self) -> None:
+        """Hashes what lies on disk from where it stopped up to the first part that is not there."""
+        if not self._hashing.acquire(blocking=False):
+            return
+        try:
+            while self._hashed < self.size and self._there[self._hashed // PART] == _THERE[0]:
+                _, stop = self.span(self._hashed // PART)
+                while self._hashed < stop:
+                    piece = os.pread(self._fd, min(CHUNK, stop - self._hashed), self._hashed)
+                    if not piece:
+                        raise OSError(f"{self._partial} became shorter while it was written")
+                    self._digest.update(piece)
+                    self._hashed += len(piece)
+        finally:
+            self._hashing.release()
+
+    def measure(self) -> str:
+        """The sha256 of all bytes. Every part has to be there."""
+        with self._hashing:
+            pass  # somebody may be in the middle of it
+        self.hash_on()
+        return self._digest.hexdigest()
+
+    def finish(self) -> None:
+        """Gives it its final name. The caller has compared its sha256."""
+        os.fsync(self._fd)
+        os.rename(self._partial, self.target)
+        self._journal.unlink(missing_ok=True)
+
+    def throw_away(self) -> None:
+        """What arrived is wrong: starts from nothing."""
+        os.ftruncate(self._fd, 0)
+        os.ftruncate(self._fd, self.size)
+        self._start_over()
+        self._reset_journal()
+
+    def remove(self) -> None:
+        for path in (self._journal, self._partial):
+            path.unlink(missing_ok=True)
+
+    def _reset_journal(self) -> None:
+        os.ftruncate(self._journal_fd, 0)
+        os.pwrite(self._journal_fd, bytes(self._there), 0)
+
+
+def is_whole(target: Path, size: int, sha256: str) -> bool:
+    """Whether the file is there, no link, and has these bytes."""
+    with suppress(FileNotFoundError, NotADirectoryError):
+        return not target.is_symlink() and target.stat().st_size == size and sha256_file(target) == sha256
+    return False
