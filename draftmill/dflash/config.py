@@ -254,13 +254,14 @@ def _generation(places: Places, vendor: bool, remarks: list[Remark]) -> Literal[
         return ARCHITECTURES[named[0]]
     if named not in (None, []):
         places.doubt("architectures", "the draft's architecture is not a known one")
-        known = isinstance(named, list) and all(isinstance(each, str) and each in ARCHITECTURES for each in named)
+        listed = named if isinstance(named, list) else [named]
+        known = all(isinstance(each, str) and each in ARCHITECTURES for each in listed)
         places.refuse(
             "architecture_unknown",
             "architectures",
             named,
             sorted(ARCHITECTURES),
-            "Several architectures are listed, and a draft has one; take config.json from the draft's repository."
+            "A draft has one architecture, in a list of one; take config.json from the draft's repository."
             if known
             else "This is no DFlash draft of either generation; give the draft's package, not its target's.",
         )

@@ -20,6 +20,7 @@ PIECE = 1 << 22
 HOLLOW = 64 << 20
 """Bytes of a file without storage from which on it is refused unread: a size costs nothing to claim."""
 ABSENT = (errno.ENOENT, errno.ENOTDIR)
+CLOSED = -1
 _FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
@@ -35,8 +36,8 @@ def is_folder(path: Path) -> bool:
 
 @dataclass
 class Opened:
-    """An open file. before: its state when it was opened. sha256: once it was read to its end. unread: it
-    is refused by its size, and not read."""
+    """An open file, closed once its digest is known. before: its state when it was opened. sha256: once it was read to
+    its end. unread: it is refused by its size or header, and not read."""
 
     name: str
     path: Path
@@ -48,6 +49,11 @@ class Opened:
     @property
     def size(self) -> int:
         return self.before.st_size
+
+    def close(self) -> None:
+        if self.descriptor != CLOSED:
+            os.close(self.descriptor)
+            self.descriptor = CLOSED
 
 
 class PackageFiles:
@@ -137,13 +143,14 @@ class PackageFiles:
         self.bytes_read += len(data)
         if len(data) <= limit:
             file.sha256 = hashlib.sha256(data).hexdigest()
+            file.close()
         return data
 
     def digest(self, file: Opened) -> str | None:
         """SHA-256 of a file, in bounded memory. None when reading failed, or the file is not to be read whole."""
-        if not self.worth_reading(file):
-            return None
         if file.sha256 is None:
+            if not self.worth_reading(file):
+                return None
             digest, offset = hashlib.sha256(), 0
             try:
                 while piece := os.pread(file.descriptor, min(PIECE, file.size - offset), offset):
@@ -154,6 +161,7 @@ class PackageFiles:
                 return None
             self.bytes_read += offset
             file.sha256 = digest.hexdigest()
+            file.close()  # a manifest may list more files than can be open
         return file.sha256
 
     def worth_reading(self, file: Opened) -> bool:
@@ -214,7 +222,7 @@ class PackageFiles:
 
     def close(self) -> None:
         for file in self.opened.values():
-            os.close(file.descriptor)
+            file.close()
 
 
 def _irregular(mode: int) -> str | None:
@@ -226,11 +234,12 @@ def _irregular(mode: int) -> str | None:
 
 
 def _change(file: Opened) -> str | None:
-    now = os.fstat(file.descriptor)
     try:
-        replaced = os.stat(file.path).st_ino != file.before.st_ino
+        there = os.stat(file.path)
+        replaced = there.st_ino != file.before.st_ino
     except OSError:
-        replaced = True
+        there, replaced = file.before, True
+    now = os.fstat(file.descriptor) if file.descriptor != CLOSED else file.before if replaced else there
     wait = "wait until its writer is done, then run the gate again"
     if now.st_size > file.size:
         return f"{file.name} grew from {file.size} to {now.st_size} bytes while it was read: {wait}"

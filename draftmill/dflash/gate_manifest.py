@@ -145,10 +145,11 @@ def check_manifests(
     equal, aside, unread = set[str](), set[str](), set[str]()
     for manifest in manifests:
         for path, digest in sorted(manifest.digests.items()):
-            if files.absent(path) and _covers(left_aside, path):
+            absent = path not in files.opened and files.absent(path)
+            if absent and _covers(left_aside, path):
                 aside.add(path)
                 continue
-            if files.absent(path):
+            if absent:
                 ledger.refuse("manifest.digests", _not_here(manifest.name, path, digest))
                 continue
             file = files.open(path)
@@ -167,10 +168,19 @@ def check_manifests(
 
 def remarks_on_manifests(files: PackageFiles, manifests: tuple[Manifest, ...]) -> tuple[Remark, ...]:
     """A package without one is not refused, but whoever reads the report should know."""
-    if manifests or not files.absent(MANIFEST):
-        return ()
-    sentence = "The package has no manifest, so nothing in it vouches for its bytes: what passes is their form."
-    return (Remark("gate.manifest_absent", MANIFEST, sentence),)
+    read = {manifest.name for manifest in manifests}
+    sentence = (
+        "It is named like a list of digests, and none of its lines is a SHA-256 of a file: nothing of it is proven."
+    )
+    found = [
+        Remark("gate.manifest_unread", name, sentence)
+        for name in sorted(files.opened)
+        if _NAMED_LIKE.fullmatch(name) and name not in read
+    ]
+    if not manifests and files.absent(MANIFEST):
+        sentence = "The package has no manifest, so nothing in it vouches for its bytes: what passes is their form."
+        found.append(Remark("gate.manifest_absent", MANIFEST, sentence))
+    return tuple(found)
 
 
 def _covers(names: Collection[str], path: str) -> bool:

@@ -256,11 +256,12 @@ def test_the_sentence_counts_what_could_not_be_run(tmp_path: Path) -> None:
     assert result.sentence == f"fails 1 of {applied} checks; 1 could not be run"
 
 
-def test_two_known_architectures_are_told_from_unknown_ones(tmp_path: Path) -> None:
-    (refusal,) = package(
-        tmp_path / "p", stating(architectures=["DFlashDraftModel", "DFlash2DraftModel"]), spoiled=False
-    ).refusals
-    assert "Several architectures are listed" in refusal.sentence
+@pytest.mark.parametrize("named", [["DFlashDraftModel", "DFlash2DraftModel"], "DFlashDraftModel"])
+def test_known_architectures_that_are_no_list_of_one_are_told_from_unknown_ones(named: Any, tmp_path: Path) -> None:
+    (refusal,) = package(tmp_path / "p", stating(architectures=named), spoiled=False).refusals
+    assert "one architecture, in a list of one" in refusal.sentence
+    (refusal,) = package(tmp_path / "q", stating(architectures=["Other"]), spoiled=False).refusals
+    assert "no DFlash draft of either generation" in refusal.sentence
 
 
 @pytest.mark.parametrize("key", ["conv_kernel_size", "conv_group_size", "selector_rank", "selector_top_k"])

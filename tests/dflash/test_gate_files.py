@@ -1,7 +1,9 @@
 """Files that cannot be trusted to be what they seem: each has its own ending and its own sentence."""
 
+import hashlib
 import json
 import os
+import resource
 import socket
 import subprocess
 import sys
@@ -229,6 +231,43 @@ def test_a_folder_that_cannot_be_entered_gives_no_verdict(package: Path, mode: i
     verdict, evidence = json.loads(done.stdout)
     assert verdict == "no verdict"
     assert "cannot be read (Permission denied): give yourself the right to read it" in evidence[0]
+
+
+def test_a_manifest_may_list_more_files_than_can_be_open(package: Path) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with (package / "MANIFEST.sha256").open("a") as manifest:
+        for number in range(200):
+            (package / f"{number}.txt").write_text("x")
+            (package / f"{number}.sha256").write_text("no digest")
+            manifest.write(f"{hashlib.sha256(b'x').hexdigest()}  {number}.txt\n")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/proc/self/fd")) + 50, hard))
+    try:
+        result = gate(package)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert result.verdict == Verdict.PASS
+    assert len(next(check for check in result.checks if check.id == "manifest.digests").measured) == 202
+
+
+@pytest.mark.parametrize("how", ["grown", "replaced", "removed"])
+def test_a_listed_file_that_changes_after_it_was_read_gives_no_verdict(package: Path, how: str) -> None:
+    """The config is closed by then."""
+
+    def change(what: str, done: int, total: int) -> None:
+        path = package / "config.json"
+        if how == "grown":
+            path.write_text(path.read_text() + " ")
+        elif how == "replaced":
+            (package / "other").write_text("{}")
+            (package / "other").replace(path)
+        else:
+            path.unlink(missing_ok=True)
+
+    result = gate(package, change)
+    assert result.verdict == Verdict.NO_VERDICT
+    name, evidence = only(result)
+    assert name == "files.settled"
+    assert ("grew from" if how == "grown" else "was replaced or removed") in evidence
 
 
 TERABYTE = 1 << 40

@@ -170,7 +170,10 @@ def test_what_is_named_like_a_list_and_is_none_is_no_manifest(name: str, tmp_pat
     folder = tmp_path / "p"
     tiny(folder, 1)
     (folder / name).write_text('{"files": []}')
-    assert gate(folder).verdict == Verdict.PASS
+    result = gate(folder)
+    assert result.verdict == Verdict.PASS
+    remarks = {remark.where: remark.code for remark in result.remarks}
+    assert remarks[name] == "gate.manifest_unread"
 
 
 def test_a_folder_that_was_left_aside_covers_what_is_listed_in_it(tmp_path: Path) -> None:
