@@ -113,6 +113,13 @@ def test_a_rounds_cost_keeps_the_definition_of_its_tokens() -> None:
     assert "round cost in target tokens, budget 3.260 (pooled)" in found
 
 
+def test_every_pair_is_there_with_the_arm_that_went_first() -> None:
+    found = words(measured.diverged("near-tie"))
+    assert "0 sky target alone 0.06 0.04 1.500x yes" in found
+    assert "1 sort target + draft 0.06 0.04286 1.400x no" in found
+    assert "2 sky target alone 0.06 0.0375 1.600x yes" in found
+
+
 def test_what_rests_on_a_ratio_without_verdict_says_so() -> None:
     assert "That ratio has no verdict, so neither has this." in words(measured.too_wide())
     assert "neither has this" not in words(measured.slower())
