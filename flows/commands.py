@@ -1,7 +1,6 @@
 """The pipeline's verbs of the command line: they start the flow and show how it ended."""
 
 import json
-import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -12,7 +11,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from draftmill.gguf.mixes import MIXES
-from draftmill.outcome import BadConfiguration, MillError
+from draftmill.outcome import MillError
 from flows.display import Display, progress_of, shown
 from flows.order import DEFAULT_HUB, DEFAULT_QUANTS, Ending, Order
 
@@ -85,42 +84,6 @@ def convert(
     finish(convert_or_say(order, explain, as_json), as_json)
 
 
-def demo(
-    runner: Runner = "process",
-    store: Store = "./mill-store",
-    work: Work = Path("mill-work"),
-    explain: Explain = False,
-    as_json: AsJson = False,
-) -> None:
-    """A real small model through the whole mill: weights published without a tokenizer, from a hub on loopback."""
-    from draftmill.hub.server import serve
-    from flows.demo import smollm2
-
-    inputs = os.environ.get("MILL_INPUTS")
-    if not inputs:
-        raise BadConfiguration("the demo's model comes with ./mill demo: run it so", code="demo.inputs")
-    root = work.absolute() / "demo-hub"
-    with shown(explain) as display:
-        title = "rebuild SmolLM2-135M-Instruct"
-        display.started(title, "the demo's model")
-        smollm2.build_hub(
-            smollm2.find_gguf(Path(inputs)),
-            root,
-            progress_of(display, title),
-        )
-        display.ended(title, "ok")
-    with serve(root) as hub:
-        order = Order(
-            ref=smollm2.DRAFT,
-            tokenizer_from=smollm2.DONOR,
-            runner=runner,
-            store=store,
-            work=work.absolute(),
-            hub=hub.endpoint,
-        )
-        finish(run_conversion(order, explain=explain), as_json)
-
-
 def convert_or_say(order: Order, explain: bool, as_json: bool) -> Ending:
     """`run_conversion`; a failure is JSON on standard output too where that was asked for."""
     try:
@@ -137,7 +100,7 @@ def run_conversion(order: Order, *, explain: bool = False) -> Ending:
 
     if order.runner == "docker":
         with shown(explain) as display:
-            ensure_images(_jobs_of(order), display)
+            ensure_images(jobs_of(order), display)
     with prefect_server(order.work):
         from flows.convert_model import convert_model
 
@@ -147,7 +110,7 @@ def run_conversion(order: Order, *, explain: bool = False) -> Ending:
             return ending
 
 
-def _jobs_of(order: Order) -> Iterable[tuple[str, dict[str, str]]]:
+def jobs_of(order: Order) -> Iterable[tuple[str, dict[str, str]]]:
     """Those that between them need every image of the order."""
     return (
         ("intake", {}),
@@ -178,6 +141,11 @@ def finish(ending: Ending, as_json: bool) -> None:
         typer.echo(json.dumps(ending.model_dump(mode="json"), indent=1))
     else:
         show(ending)
+    exit_as(ending)
+
+
+def exit_as(ending: Ending) -> None:
+    """Ends with the exit code of a refusal, where it is one."""
     if ending.kind == "refused":
         raise typer.Exit(ENDED_BADLY)
 

@@ -1,0 +1,137 @@
+"""`./mill demo`: a real small model through the whole mill, then measured on this machine against a slow target."""
+
+import json
+import os
+import tempfile
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import typer
+from rich.console import Console
+
+from draftmill.cli.measure_table import show as show_measurement
+from draftmill.configuration import config_path
+from draftmill.hub.server import serve
+from draftmill.measurement.devices import CPU
+from draftmill.measurement.prompts import load_prompts, quick
+from draftmill.measurement.record import load
+from draftmill.measurement.request import AskedPrompt, MeasurementRequest
+from draftmill.outcome import BadConfiguration
+from draftmill.store.opening import open_store
+from draftmill.store.reading import fetch
+from flows.commands import AsJson, Explain, Runner, Store, Work, ensure_images, exit_as, jobs_of, show
+from flows.demo import smollm2
+from flows.demo.wide_target import build_pair
+from flows.display import Display, progress_of, shown
+from flows.order import Ending, Order
+from flows.prefect_server import prefect_server
+
+DRAFT_QUANT = "Q8_0"
+PAIRS, BUDGET = 6, 32
+
+
+def demo(
+    runner: Runner = "process",
+    store: Store = "./mill-store",
+    work: Work = Path("mill-work"),
+    explain: Explain = False,
+    as_json: AsJson = False,
+) -> None:
+    """A real small model through the whole mill: weights published without a tokenizer, from a hub on loopback.
+
+    What it publishes is then the draft of a slow target that computes the same: the measurement ends in a report.
+    """
+    inputs = os.environ.get("MILL_INPUTS")
+    if not inputs:
+        raise BadConfiguration("the demo's model comes with ./mill demo: run it so", code="demo.inputs")
+    work = work.absolute()
+    with shown(explain) as display:
+        gguf = smollm2.find_gguf(Path(inputs))
+        _made(
+            display,
+            "rebuild SmolLM2-135M-Instruct",
+            lambda progress: smollm2.build_hub(gguf, work / "demo-hub", progress),
+        )
+        pair = _made(
+            display, "widen it into a slow target", lambda progress: build_pair(gguf, work / "demo-pair", progress)
+        )
+        if runner == "docker":
+            order = Order(ref=smollm2.DRAFT, runner=runner)
+            ensure_images([*jobs_of(order), ("measure_speed", {})], display)
+    with serve(work / "demo-hub") as hub, prefect_server(work):
+        order = Order(
+            ref=smollm2.DRAFT,
+            tokenizer_from=smollm2.DONOR,
+            quants=("Q4_K_M", DRAFT_QUANT),
+            runner=runner,
+            store=store,
+            work=work,
+            hub=hub.endpoint,
+        )
+        ending, measured = _run(order, pair.target, explain)
+    if as_json:
+        report = json.loads(measured.report) if measured else None
+        typer.echo(json.dumps(ending.model_dump(mode="json") | {"measurement": report}, indent=1))
+    else:
+        show(ending)
+        if measured:
+            show_measurement(load(measured.report), Console())
+            typer.echo(f"report {measured.places['report.html']}")
+    exit_as(ending)
+
+
+def _made(display: Display, title: str, make: Any) -> Any:
+    display.started(title, "the demo's model")
+    made = make(progress_of(display, title))
+    display.ended(title, "ok")
+    return made
+
+
+def _run(order: Order, target: Path, explain: bool) -> tuple[Ending, Any]:
+    """The conversion's ending, and the measurement's where something was published."""
+    from flows.convert_model import convert_model
+    from flows.measure_pair import MeasureOrder, measure_pair
+
+    with shown(explain):
+        state: Any = convert_model(order.model_dump(mode="json"), return_state=True)
+        ending: Ending = state.result()
+        if not ending.manifest:
+            return ending, None
+        with tempfile.TemporaryDirectory(dir=order.work, prefix="demo-draft-") as folder:
+            draft = _fetched(order.store, ending.manifest, Path(folder))
+            asked = MeasureOrder(
+                request=_request().model_dump(mode="json"),
+                target=target,
+                draft=draft,
+                store=order.store,
+                work=order.work,
+                runner=order.runner,
+            )
+            measured: Any = measure_pair(asked.model_dump(mode="json"), return_state=True)
+            return ending, measured.result()
+
+
+def _request() -> MeasurementRequest:
+    """Half of the cores: what else runs on this machine then disturbs little."""
+    prompt = quick(load_prompts(config_path("prompts"))).prompts[0]
+    return MeasurementRequest(
+        what="speed",
+        run=f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{os.urandom(3).hex()}",
+        device=CPU,
+        prompts=(AskedPrompt(name=prompt.name, kind=prompt.kind, text=prompt.text),),
+        pairs=PAIRS,
+        budget=BUDGET,
+        threads=max(1, len(os.sched_getaffinity(0)) // 2),
+        warm_up=1,
+    )
+
+
+def _fetched(store: str, manifest: dict[str, Any], folder: Path) -> Path:
+    """The published draft as whoever pulls it gets it, verified against the manifest."""
+    from draftmill.store.manifest import Manifest
+
+    known = Manifest.model_validate_json(json.dumps(manifest))
+    file = next(each for each in known.files if each.path.endswith(f"-{DRAFT_QUANT}.gguf"))
+    fetch(open_store(store), known.key_of(file.path), folder / file.path, sha256=file.sha256, size=file.size)
+    return folder / file.path
