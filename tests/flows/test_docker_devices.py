@@ -1,7 +1,10 @@
 """Devices in containers: KVM and FUSE stand in for GPUs and NPUs, under other names and groups."""
 
 import os
+import signal
 import stat
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -20,6 +23,7 @@ from flows.runners.docker_devices import NOTHING, passthrough_for
 from flows.runners.runner import Limits
 from jobs.contract import Result
 from tests.support.engine import PROBE, measure_image, probe_image
+from tests.support.inputs import ROOT
 
 GROUP = 4242
 SMALL = Limits(memory_bytes=512 << 20, pids=64, timeout_s=60, scratch_bytes=8 << 20)
@@ -305,6 +309,42 @@ def test_a_limit_that_the_engine_cannot_give_is_told(run: Preflight) -> None:
         assert result.facts["preflight"]["facts"]["memlock"] == {"soft": -1, "hard": -1}
 
 
+RUN = """
+import sys
+from pathlib import Path
+import flows.runners.docker_devices as devices
+from draftmill.measurement.devices import CPU
+from flows.runners.docker import DockerRunner
+from flows.runners.runner import Limits
+from tests.support.engine import PROBE
+devices.MEASURING = frozenset({"probe"})
+runner = DockerRunner(images=lambda job, parameters: PROBE, device=CPU)
+runner.run("probe", Path(sys.argv[1]), inputs={}, parameters={"do": "hold"}, secrets={},
+           limits=Limits(memory_bytes=512 << 20, timeout_s=60), events=lambda event: print(event, flush=True))
+"""
+
+
+@pytest.mark.docker
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_the_device_is_free_within_a_second_of_the_death_of_the_run_whose_container_held_it(
+    probe: None, tmp_path: Path, number: signal.Signals
+) -> None:
+    path = lock_path(CPU)
+    with subprocess.Popen([sys.executable, "-c", RUN, tmp_path], stdout=subprocess.PIPE, cwd=ROOT, text=True) as run:
+        assert run.stdout and "holds the device" in run.stdout.readline()
+        assert held_by(path).startswith("run inside")
+        run.send_signal(number)
+        assert seconds_until_free(path) < 1
+
+
+def seconds_until_free(path: Path) -> float:
+    started = time.monotonic()
+    while not is_free(path):
+        assert time.monotonic() - started < 5
+        time.sleep(0.01)
+    return time.monotonic() - started
+
+
 @pytest.mark.docker
 def test_a_container_that_holds_the_lock_keeps_this_host_out_until_it_is_killed(
     client: docker.DockerClient, locks: Path
@@ -332,9 +372,6 @@ def test_a_container_that_holds_the_lock_keeps_this_host_out_until_it_is_killed(
         assert path.parent == locks
         assert held_by(path).startswith(f"run inside (process 1 on {container.id[:12]}")
         container.kill()
-        killed = time.monotonic()
-        while not is_free(path):
-            assert time.monotonic() - killed < 1
-            time.sleep(0.01)
+        assert seconds_until_free(path) < 1
     finally:
         container.remove(force=True)

@@ -10,6 +10,8 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 
+from draftmill.measurement.device_lock import device_lock
+from draftmill.measurement.devices import CPU
 from draftmill.outcome import Refusal, Refused
 from jobs.contract import Job, Result, main
 
@@ -53,6 +55,10 @@ def work(job: Job) -> None:
     elif wanted == "sleep":
         job.log("asleep")
         time.sleep(600)
+    elif wanted == "hold":
+        with device_lock(CPU, run="inside"):
+            job.log("holds the device")
+            time.sleep(600)
     elif wanted == "allocate":
         if job.parameters["where"] == "child":
             child = subprocess.run([sys.executable, "-c", "len(bytearray(b'x' * (300 << 20)))"], check=False)
