@@ -120,6 +120,18 @@ class Chain:
         self.done.append(done)
         return done
 
+    def account(self) -> list[dict[str, Any]]:
+        """What each job was about, whether it ran, and the seconds it took when it did."""
+        return [
+            {
+                "title": done.title,
+                "cached": done.from_cache,
+                "reason": done.reason,
+                "seconds": done.finished.result.durations.get("total_s", 0.0),
+            }
+            for done in self.done
+        ]
+
     def _cached(self, step: Step, key: JobKey) -> Done | None:
         found = self.cache.find(key) if step.cached else None
         return Done(step.title, key.digest, found, True, "finished before with the same key") if found else None

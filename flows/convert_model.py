@@ -18,19 +18,19 @@ from draftmill.gguf.naming import gguf_name
 from draftmill.gguf.quantize_native import unknown_type
 from draftmill.outcome import Refused
 from draftmill.store.interface import Store
-from draftmill.store.manifest import recipe_digest
 from draftmill.store.opening import open_store
 from draftmill.store.probe import ready_store
 from draftmill.store.publish import Published, find
 from draftmill.store.publish import publish as publish_to
 from flows.cache import JobCache
 from flows.chain import Chain, Done, JobEnded, Step
-from flows.code_digest import code_digest
 from flows.conversion_steps import Listing, Steps
 from flows.display import DISPLAY, progress_of
 from flows.order import Ending, Order
 from flows.publication import Publication, assemble, entry_name, terms_of_order
+from flows.recipe import Recipe
 from flows.runners.choice import make_runner
+from flows.runners.runner import Runner
 from flows.secrets import secret_files
 from flows.stock_tools import StockTools
 
@@ -76,19 +76,30 @@ def publish(store: Store, publication: Publication) -> Published:
 def convert_model(order: dict[str, Any]) -> State[Ending]:
     """`order` is an Order as JSON. The state's data is an `Ending`: a refusal completes, a failure raises."""
     given = Order.model_validate(order)
+    ending = convert(given, make_runner(given.runner))
+    create_markdown_artifact(ending.markdown(), key="conversion", description=given.ref)
+    return Completed(name=ending.kind.capitalize(), message=ending.sentence, data=ending)
+
+
+def convert(order: Order, runner: Runner) -> Ending:
+    """One model, in the flow or task that calls it. Raises MillError or JobEnded when something broke."""
     with secret_files() as secrets:
-        chain = Chain(make_runner(given.runner), JobCache(given.work))
+        chain = Chain(runner, JobCache(order.work))
         try:
-            ending = _convert(given, chain, Steps(given, secrets, StockTools(given)))
+            return _convert(order, chain, Steps(order, secrets, StockTools(order)))
         except JobEnded as ended:
             if ended.result.outcome != "refused":
                 raise
             refusals = [refusal.model_dump() for refusal in ended.result.refusals]
-            ending = _refused(given, chain, f"refused by {ended.title}", refusals)
+            return _refused(order, chain, f"refused by {ended.title}", refusals)
         except Refused as refused:
-            ending = _refused(given, chain, "refused", [refusal.as_json() for refusal in refused.refusals])
-    create_markdown_artifact(ending.markdown(), key="conversion", description=given.ref)
-    return Completed(name=ending.kind.capitalize(), message=ending.sentence, data=ending)
+            return _refused(order, chain, "refused", [refusal.as_json() for refusal in refused.refusals])
+
+
+def recipe_of(order: Order, commit: str, donor: tuple[str, str] | None) -> Recipe:
+    """donor: (repository, commit) of the tokenizer that is borrowed."""
+    parameters = {**_parameters(order), "donor": donor and donor[0]}
+    return Recipe(commit, parameters, JOBS, donor[1] if donor else None)
 
 
 def _convert(order: Order, chain: Chain, steps: Steps) -> Ending:
@@ -103,12 +114,7 @@ def _convert(order: Order, chain: Chain, steps: Steps) -> Ending:
     donor_ref = _donor_of(order, listing)
     donor: Listing | None = do(steps.resolve(donor_ref, "tokenizer")).facts["listing"] if donor_ref else None
     parameters = _parameters(order)
-    recipe = recipe_digest(
-        listing["commit"],
-        {**parameters, "donor": donor and donor["repo"]},
-        {job: code_digest(job) for job in JOBS},
-        donor["commit"] if donor else None,
-    )
+    recipe = recipe_of(order, listing["commit"], (donor["repo"], donor["commit"]) if donor else None).digest
     entry = entry_name(order, listing)
     if found := find(store, "model", entry, listing["commit"], recipe):
         return _ended(order, chain, store, found)
@@ -176,12 +182,8 @@ def _parameters(order: Order) -> dict[str, Any]:
     return parameters
 
 
-def _jobs(chain: Chain) -> list[dict[str, Any]]:
-    return [{"title": done.title, "cached": done.from_cache, "reason": done.reason} for done in chain.done]
-
-
 def _refused(order: Order, chain: Chain, sentence: str, refusals: list[dict[str, Any]]) -> Ending:
-    return Ending(kind="refused", ref=order.ref, sentence=sentence, refusals=refusals, jobs=_jobs(chain))
+    return Ending(kind="refused", ref=order.ref, sentence=sentence, refusals=refusals, jobs=chain.account())
 
 
 def _ended(order: Order, chain: Chain, store: Store, published: Published) -> Ending:
@@ -199,5 +201,5 @@ def _ended(order: Order, chain: Chain, store: Store, published: Published) -> En
         manifest_at=published.where,
         manifest=manifest.model_dump(mode="json"),
         places={file.path: store.where(manifest.key_of(file.path)) for file in manifest.files},
-        jobs=_jobs(chain),
+        jobs=chain.account(),
     )

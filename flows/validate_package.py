@@ -7,7 +7,7 @@ A refused package's report is published like a passing one's; where there is no 
 
 import json
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
@@ -20,20 +20,20 @@ from pydantic import BaseModel, ConfigDict
 from draftmill.licences.terms import is_carried, terms_of
 from draftmill.reports.gate_files import JSON, PAGE, write_gate
 from draftmill.store.interface import Store
-from draftmill.store.manifest import Licence, Manifest, Source, Tool, recipe_digest
+from draftmill.store.manifest import Licence, Manifest, Source, Tool
 from draftmill.store.opening import open_store
 from draftmill.store.probe import ready_store
 from draftmill.store.publish import Published, describe, find
 from draftmill.store.reading import get
 from flows.cache import JobCache
 from flows.chain import Chain, Done, Input, JobEnded, Step
-from flows.code_digest import code_digest
 from flows.conversion_steps import Listing, Steps
 from flows.convert_model import publish, run_job
 from flows.order import Order
 from flows.publication import Publication, entry_name, source_of
+from flows.recipe import Recipe
 from flows.runners.choice import make_runner
-from flows.runners.runner import GIB, Limits
+from flows.runners.runner import GIB, Limits, Runner
 from flows.secrets import secret_files
 from flows.stock_tools import StockTools
 from jobs.contract import Result
@@ -54,6 +54,7 @@ class Validation(BaseModel):
     gate: dict[str, Any]
     manifest_at: str | None = None
     places: dict[str, str] = {}
+    jobs: list[dict[str, Any]] = []
 
     @property
     def sentence(self) -> str:
@@ -73,11 +74,21 @@ def validate_package(order: dict[str, Any]) -> State[Validation]:
     """`order` is an Order as JSON, of which ref, hub, store, work and runner count. The state's data is a
     `Validation`: a refused package completes, a failure raises."""
     given = Order.model_validate(order)
-    with secret_files() as secrets:
-        chain = Chain(make_runner(given.runner), JobCache(given.work))
-        ending = _validate(given, chain, Steps(given, secrets, StockTools(given)))
+    ending = validate(given, make_runner(given.runner))
     create_markdown_artifact(ending.markdown(), key="validation", description=given.ref)
     return Completed(name=ending.gate["verdict"].capitalize(), message=ending.sentence, data=ending)
+
+
+def validate(order: Order, runner: Runner) -> Validation:
+    """One package, in the flow or task that calls it. Raises MillError or JobEnded when something broke."""
+    with secret_files() as secrets:
+        chain = Chain(runner, JobCache(order.work))
+        ending = _validate(order, chain, Steps(order, secrets, StockTools(order)))
+    return ending.model_copy(update={"jobs": chain.account()})
+
+
+def recipe_of(entry: str, commit: str, left_aside: Sequence[str]) -> Recipe:
+    return Recipe(commit, {"title": entry, "left_aside": list(left_aside)}, JOBS)
 
 
 def _validate(order: Order, chain: Chain, steps: Steps) -> Validation:
@@ -88,8 +99,8 @@ def _validate(order: Order, chain: Chain, steps: Steps) -> Validation:
     ready_store(store, order.work / "probes")
     listing: Listing = do(steps.resolve(order.ref, "package")).facts["listing"]
     entry = entry_name(order, listing)
-    parameters = {"title": entry, "left_aside": listing["not_taken"]}
-    recipe = recipe_digest(listing["commit"], parameters, {job: code_digest(job) for job in JOBS})
+    made_of = recipe_of(entry, listing["commit"], listing["not_taken"])
+    parameters, recipe = made_of.parameters, made_of.digest
     if found := find(store, "package", entry, listing["commit"], recipe):
         return _ended(order, store, found)
     package = do(steps.download(order.ref, listing))

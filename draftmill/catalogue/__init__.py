@@ -1,1 +1,1 @@
-"""What is known of drafters by name: for now, whose tokenizer a weights-only repository borrows."""
+"""The catalogue: which drafters there are, what family each is of, whom it pairs with, and its newest verdict."""

@@ -34,18 +34,18 @@ def list_hub(ref: Ref, hub: Hub, selection: Selection, pause: Pause) -> Listing:
 
         with transport(asked):
             try:
-                return _api(hub).model_info(
+                return api_of(hub).model_info(
                     asked.repo, revision=ref.revision, files_metadata=True, timeout=hub.stall_s or LISTING_STALL_S
                 )
             except HfHubHTTPError as error:
                 answer = error.response
                 raise judge(asked, answer.status_code, answer.headers) from None
             except (ValueError, KeyError, TypeError, AttributeError):
-                raise _unusable(asked, "its JSON is not a model's") from None
+                raise unusable(asked, "its JSON is not a model's") from None
 
     info = persist(ask, pause)
     if not is_repo_name(info.id):
-        raise _unusable(asked, "it names no repository")
+        raise unusable(asked, "it names no repository")
     siblings = {file.rfilename: file for file in info.siblings or ()}
     taken, aside = select(siblings, selection, asked.where)
     licence, base_models = card_facts(info.card_data)
@@ -62,7 +62,7 @@ def list_hub(ref: Ref, hub: Hub, selection: Selection, pause: Pause) -> Listing:
             not_taken=tuple(aside),
         )
     except ValueError:
-        raise _unusable(asked, "a size, digest or commit is missing or malformed") from None
+        raise unusable(asked, "a size, digest or commit is missing or malformed") from None
 
 
 def _listed(sibling: Any) -> ListedFile:
@@ -73,7 +73,7 @@ def _listed(sibling: Any) -> ListedFile:
     return ListedFile(path=sibling.rfilename, size=size, sha256=lfs.sha256 if lfs else None, blob_id=sibling.blob_id)
 
 
-def _api(hub: Hub) -> Any:
+def api_of(hub: Hub) -> Any:
     from huggingface_hub import HfApi
 
     _be_quiet()
@@ -91,7 +91,7 @@ def _be_quiet() -> None:
     logging.set_verbosity_error()
 
 
-def _unusable(asked: Asked, why: str) -> Unavailable:
+def unusable(asked: Asked, why: str) -> Unavailable:
     sentence = f"{asked.hub.endpoint} answers for {asked.where}, but {why}. Check HF_ENDPOINT."
     return Unavailable(sentence, code="hub.answer", where=asked.where)
 

@@ -1,8 +1,10 @@
 """A read-only hub over a mirror folder, for closed networks, demos and tests: what huggingface_hub asks for.
 
-Serves `/api/models/{repo}[/revision/{rev}]`, `.../tree/{rev}`, `.../refs` and `/{repo}/resolve/{rev}/{file}`
-(HEAD, GET, one byte range). Fields and headers are those that huggingface_hub's client reads: siblings with blobId
-and lfs, X-Repo-Commit, ETag, X-Error-Code. By hand: `python -m draftmill.hub.server FOLDER`.
+Serves `/api/models?author=NAME` in pages, `/api/models/{repo}[/revision/{rev}]`, `.../tree/{rev}`, `.../refs` and
+`/{repo}/resolve/{rev}/{file}` (HEAD, GET, one byte range). Fields and headers are those that huggingface_hub's client
+reads: siblings with blobId and lfs, X-Repo-Commit, ETag, X-Error-Code.
+
+By hand: `python -m draftmill.hub.server FOLDER`.
 """
 
 import argparse
@@ -11,13 +13,13 @@ import re
 import shutil
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import parse_qs, unquote, urlencode, urlsplit
 
 from draftmill.digest import sha256_json
 from draftmill.hub.card import read_card
@@ -30,6 +32,10 @@ from draftmill.outcome import Refused
 LFS_SUFFIXES = (".safetensors", ".bin", ".gguf", ".model", ".pt", ".onnx")
 LFS_FROM = 10 << 20
 
+LIST = re.compile(r"/api/models/?")
+LISTED = frozenset({"author", "limit", "cursor", "expand", "full", "cardData", "config"})
+"""Parameters of a list that are understood; another would be ignored silently, and the answer be a wrong one."""
+PAGE = 1000
 API = re.compile(r"/api/models/([^/]+/[^/]+?)(?:/(revision|tree|refs)(?:/([^/]+))?)?/?")
 FILE = re.compile(r"/([^/]+/[^/]+)/resolve/([^/]+)/(.+)")
 RANGE = re.compile(r"bytes=(\d+)-(\d*)")
@@ -68,6 +74,7 @@ class Repository:
     folder: Path
     commit: str
     gated: Any
+    card: dict[str, Any]
     blobs: dict[str, Blob]
 
     def has(self, revision: str) -> bool:
@@ -106,7 +113,14 @@ class HubServer(ThreadingHTTPServer):
             return None
         blobs = {blob.path: blob for blob in files}
         commit = pin.commit if pin else sha256_json([[blob.path, blob.size, blob.digest] for blob in files])
-        return Repository(name, folder, commit[:40], pin.gated if pin else False, blobs)
+        card = _card(pin.licence, pin.base_models) if pin else _card(*read_card(folder))
+        return Repository(name, folder, commit[:40], pin.gated if pin else False, card, blobs)
+
+    def names(self, author: str) -> list[str]:
+        """The repositories of an author, or with "" all, in order."""
+        authors = [author] if author else sorted(path.name for path in self.root.iterdir() if path.is_dir())
+        folders = [self.root / name for name in authors if is_repo_name(f"{name}/x") and (self.root / name).is_dir()]
+        return [f"{folder.name}/{entry}" for folder in folders for entry in sorted(p.name for p in folder.iterdir())]
 
     def _blob(self, folder: Path, name: str) -> Blob:
         path = open_path(folder, name)
@@ -137,12 +151,30 @@ class HubHandler(BaseHTTPRequestHandler):
 
     def answer(self) -> None:
         path = urlsplit(self.path).path
-        if match := API.fullmatch(path):
+        if LIST.fullmatch(path):
+            self._answer_list(parse_qs(urlsplit(self.path).query))
+        elif match := API.fullmatch(path):
             self._answer_api(unquote(match[1]), match[2], unquote(match[3] or DEFAULT_REVISION))
         elif match := FILE.fullmatch(path):
             self._answer_file(unquote(match[1]), unquote(match[2]), unquote(match[3]))
         else:
             self.send_error_code(404, "NotFound")
+
+    def _answer_list(self, asked: dict[str, list[str]]) -> None:
+        """A page of models, and where there are more a Link to the next, as the Hub's client follows it."""
+        start, limit = (asked.get(name, [default])[0] for name, default in (("cursor", "0"), ("limit", str(PAGE))))
+        if asked.keys() - LISTED or not (start + limit).isdecimal() or not 0 < int(limit) <= PAGE:
+            self.send_error_code(400, "BadRequest")
+            return
+        names = self.server.names(asked.get("author", [""])[0])
+        end = int(start) + int(limit)
+        found = (self.server.repository(name) for name in names[int(start) : end])
+        models = [_listed(_model_info(repository), asked) for repository in found if repository]
+        headers = {}
+        if end < len(names):
+            query = urlencode({**asked, "cursor": [end]}, doseq=True)
+            headers["Link"] = f'<{self.server.endpoint}/api/models?{query}>; rel="next"'
+        self.send_json(models, headers=headers)
 
     def _found(self, name: str, revision: str) -> Repository | None:
         repository = self.server.repository(name)
@@ -246,13 +278,21 @@ def _model_info(repository: Repository) -> dict[str, Any]:
         "gated": repository.gated,
         "disabled": False,
         "tags": [],
-        "cardData": _card(repository.folder),
+        "cardData": repository.card,
         "siblings": siblings,
     }
 
 
-def _card(folder: Path) -> dict[str, Any]:
-    licence, base_models = read_card(folder)
+def _listed(info: dict[str, Any], asked: dict[str, list[str]]) -> dict[str, Any]:
+    """A model as it stands in a list: files by name alone; with `expand`, its name and what was asked for."""
+    info = info | {"siblings": [{"rfilename": sibling["rfilename"]} for sibling in info["siblings"]]}
+    wanted = {"id", "modelId", *asked.get("expand", info)}
+    if not asked.keys() & {"expand", "full", "cardData"}:
+        wanted -= {"siblings", "cardData"}
+    return {key: value for key, value in info.items() if key in wanted}
+
+
+def _card(licence: str | None, base_models: Iterable[str]) -> dict[str, Any]:
     card: dict[str, Any] = {"license": licence} if licence else {}
     return card | ({"base_model": list(base_models)} if base_models else {})
 

@@ -1,0 +1,124 @@
+"""What the catalogue's runs know of every drafter: the newest verdict and all that it rested on.
+
+One small object of the store, `reports/catalogue/standing.json`, one line a drafter. A plan holds it against the hub's
+list and needs nothing else for what did not change. It decides what is run again and nothing more: what is published is
+said by manifests and the index. Two runs at once both find their lines in it, since it is replaced conditionally.
+"""
+
+import json
+import random
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from draftmill.outcome import Refusal, Refused, Temporary
+from draftmill.store.interface import Store
+from draftmill.store.reading import get
+
+KEY = "reports/catalogue/standing.json"
+FORMAT = 1
+TRIES = 30
+
+
+@dataclass(frozen=True)
+class Standing:
+    """verdict: pass, refused, no verdict or failed. made_of: name of a thing -> short digest (see `differences`).
+
+    commit: of the source; family, rules: what it is, and the digest of the rules that said so; code: of the first
+    refusal or of the failure; manifest: key of the publication; at: when, UTC; run: which run; size: bytes of the
+    source; seconds: what its jobs took, however many of them were found in the cache. pairs: as `Pair.as_json`, with
+    target, verdict and off_pair alone.
+    """
+
+    verdict: str
+    sentence: str
+    commit: str
+    family: str
+    route: str
+    rules: str
+    made_of: Mapping[str, str]
+    at: str
+    run: str
+    recipe: str | None = None
+    code: str | None = None
+    manifest: str | None = None
+    size: int = 0
+    seconds: float = 0.0
+    pairs: tuple[Mapping[str, Any], ...] = field(default=())
+
+
+class Standings:
+    """Read whole, kept as bytes and parsed one at a time: ten thousand take ten megabytes."""
+
+    def __init__(self, lines: dict[str, bytes], etag: str | None = None) -> None:
+        self._lines = lines
+        self.etag = etag
+
+    def __len__(self) -> int:
+        return len(self._lines)
+
+    def get(self, repo: str) -> Standing | None:
+        line = self._lines.get(repo)
+        return Standing(**json.loads(line)[1]) if line else None
+
+    def with_new(self, new: Mapping[str, Standing]) -> "Standings":
+        """A line without seconds (it was published before) keeps those that are known."""
+        lines = {}
+        for repo, standing in new.items():
+            before = None if standing.seconds else self.get(repo)
+            kept = replace(standing, seconds=before.seconds) if before else standing
+            lines[repo] = json.dumps([repo, asdict(kept)]).encode()
+        return Standings(self._lines | lines, self.etag)
+
+    def to_bytes(self) -> bytes:
+        head = json.dumps({"format": FORMAT, "drafters": len(self._lines)}).encode()
+        return b"\n".join([head, *(self._lines[repo] for repo in sorted(self._lines)), b""])
+
+
+def read_standings(store: Store) -> Standings:
+    """Empty where no run was yet. Raises Refused("catalogue.standing") where it is of another version."""
+    head = store.head(KEY)
+    if head is None:
+        return Standings({})
+    first, *lines = get(store, KEY).splitlines()
+    try:
+        known = json.loads(first)
+        if known["format"] != FORMAT or known["drafters"] != len(lines):
+            raise ValueError("another format")
+        return Standings({line[2 : line.index(b'"', 2)].decode(): line for line in lines}, head.etag)
+    except (ValueError, KeyError, TypeError):
+        raise Refused(
+            Refusal(
+                "catalogue.standing",
+                store.where(KEY),
+                first[:80].decode(errors="replace"),
+                {"format": FORMAT},
+                "What the catalogue's runs know was written by another version of draftmill, or is cut. Delete it: the "
+                "next run looks at every drafter again and finds what is published.",
+            )
+        ) from None
+
+
+def update_standings(
+    store: Store, new: Mapping[str, Standing], pause: Callable[[float], object] = time.sleep
+) -> Standings:
+    """Puts lines in, whatever other runs put in meanwhile.
+
+    Raises Temporary("store.changed") when it was changed each time, and what the store raises.
+    """
+    for attempt in range(TRIES):
+        changed = read_standings(store).with_new(new)
+        try:
+            store.replace(KEY, changed.to_bytes(), changed.etag)
+            return changed
+        except Temporary as error:
+            if error.code != "store.changed" or attempt == TRIES - 1:
+                raise
+        pause(random.uniform(0, min(0.02 * 2**attempt, 2)))  # noqa: S311 - apart from each other, not secret
+    raise AssertionError("unreachable")
+
+
+def differences(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
+    """Names of what is made of other things than before, in order."""
+    return sorted(name for name in before.keys() | now.keys() if before.get(name) != now.get(name))

@@ -1,0 +1,27 @@
+"""What a catalogue run is asked, as the value that crosses the flow's border."""
+
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from flows.order import DEFAULT_HUB
+
+
+class CatalogueOrder(BaseModel):
+    """only: pattern of owner/repo; again: also what nothing changed of. memory_bytes, disk_bytes: for all that run at
+    once, None for what the host has. run: the run's id, made when it is not given."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    catalogue: Path
+    only: str | None = None
+    again: bool = False
+    max_parallel: int = Field(default=2, ge=1, le=64)
+    memory_bytes: int | None = Field(default=None, gt=0)
+    disk_bytes: int | None = Field(default=None, gt=0)
+    runner: Literal["process", "docker"] = "process"
+    hub: str = DEFAULT_HUB
+    store: str = "./mill-store"
+    work: Path = Path("mill-work")
+    run: str | None = None

@@ -1,0 +1,49 @@
+"""Route `gate`: FastFlowLM's DFlash and DFlash 2 packages. Judged check by check, and the report is published."""
+
+from draftmill.catalogue.evidence import Evidence
+from draftmill.hub.listing import Listing, Selection, select
+from draftmill.store.manifest import Kind
+from flows.order import Order
+from flows.recipe import Recipe
+from flows.routes.route import Needs, Outcome, Setting, Subject, manifest_key
+from flows.runners.runner import GIB, Runner
+from flows.validate_package import recipe_of, validate
+
+kind: Kind = "package"
+selection: Selection = "package"
+pairs = False
+
+
+def order(subject: Subject, setting: Setting) -> Order:
+    return Order(
+        ref=f"{subject.repo}@{subject.commit}",
+        name=subject.drafter.publish_as,
+        hub=setting.hub,
+        store=setting.store,
+        work=setting.work,
+        runner=setting.runner,
+    )
+
+
+def recipe(subject: Subject, order: Order, donor: str | None) -> Recipe:
+    _, left_aside = select(subject.files, selection, subject.repo)
+    return recipe_of(order.name or subject.repo, subject.commit, left_aside)
+
+
+def needs(listing: Listing, order: Order) -> Needs:
+    return Needs(listing.size, listing.size + (64 << 20), GIB)
+
+
+def run(subject: Subject, order: Order, evidence: Evidence | None, runner: Runner) -> Outcome:
+    ending = validate(order, runner)
+    gate = ending.gate
+    key = manifest_key(kind, order.name or subject.repo, recipe(subject, order, None))
+    failing = [refusal for check in gate["checks"] for refusal in check.get("refusals", ())]
+    return Outcome(
+        verdict=gate["verdict"],
+        sentence=gate["sentence"],
+        refusals=tuple(failing),
+        manifest=key if ending.places else None,
+        places=ending.places,
+        jobs=tuple(ending.jobs) if ending.kind != "already published" else (),
+    )

@@ -1,0 +1,60 @@
+"""Route `gguf`: PARD. Converted with the repository's own tokenizer, quantized, checked, published."""
+
+from draftmill.catalogue.evidence import Evidence
+from draftmill.hub.listing import Listing, Selection
+from draftmill.store.manifest import Kind, Manifest
+from flows.convert_model import convert, recipe_of
+from flows.order import DEFAULT_QUANTS, Order
+from flows.recipe import Recipe
+from flows.routes.route import Needs, Outcome, Setting, Subject, size_of
+from flows.runners.runner import GIB, Runner
+
+kind: Kind = "model"
+selection: Selection = "model"
+pairs = True
+
+# Bytes of an encoding over those of 16-bit weights, from bits a weight, rounded up.
+_SHARES = {"F32": 2.0, "F16": 1.0, "BF16": 1.0, "Q8_0": 0.54, "Q6_K": 0.45, "Q5_K_M": 0.42, "Q4_K_M": 0.36}
+_OTHER = 1.0
+_TOKENIZER = 32 << 20
+
+
+def order(subject: Subject, setting: Setting) -> Order:
+    drafter = subject.drafter
+    return Order(
+        ref=f"{subject.repo}@{subject.commit}",
+        quants=drafter.quants or subject.family.quants or DEFAULT_QUANTS,
+        name=drafter.publish_as,
+        licence=drafter.licence_as,
+        licence_statement=drafter.licence_statement,
+        licence_files=tuple(path.absolute() for path in drafter.licence_files),
+        hub=setting.hub,
+        store=setting.store,
+        work=setting.work,
+        runner=setting.runner,
+    )
+
+
+def recipe(subject: Subject, order: Order, donor: str | None) -> Recipe:
+    borrowed = (order.tokenizer_from.partition("@")[0], donor) if order.tokenizer_from and donor else None
+    return recipe_of(order, subject.commit, borrowed)
+
+
+def needs(listing: Listing, order: Order) -> Needs:
+    """The published copy may lie on the same disk. The check of a product loads it whole and generates with it."""
+    weights = size_of(listing, [".safetensors"])
+    products = sum(weights * _SHARES.get(encoding, _OTHER) for encoding in {order.base, *order.quants})
+    base = weights * _SHARES[order.base]
+    return Needs(listing.size, int(listing.size + 2 * products) + 2 * _TOKENIZER, int(GIB + 1.25 * base))
+
+
+def run(subject: Subject, order: Order, evidence: Evidence | None, runner: Runner) -> Outcome:
+    ending = convert(order, runner)
+    return Outcome(
+        verdict="refused" if ending.kind == "refused" else "pass",
+        sentence=ending.sentence,
+        refusals=tuple(ending.refusals),
+        manifest=Manifest.model_validate(ending.manifest).key if ending.manifest else None,
+        places=ending.places,
+        jobs=tuple(ending.jobs) if ending.kind != "already published" else (),
+    )

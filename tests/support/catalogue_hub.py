@@ -1,0 +1,127 @@
+"""A small hub with one drafter of every route, among them one that is broken, and the catalogue file for it."""
+
+import json
+from pathlib import Path
+
+from tests.e2e.mill import CARD, write_tiny
+from tests.support.dflash_packages import SMALLEST, tiny
+
+DONOR, PLAIN, BORROWER, BROKEN = (
+    "tiny/SmolLM2-135M",
+    "tiny/PARD-SmolLM2-1M",
+    "tiny/PARD2-SmolLM2-135M",
+    "tiny/PARD-Cut-1M",
+)
+PACKAGE, HEAD = "fast/Small-DFlash-NPU2", "tiny/Gumiho-small-1m"
+
+CATALOGUE = """families:
+  PARD:
+    route: gguf
+    names: [tiny/PARD-*]
+    quants: [Q8_0]
+    signs:
+      - config: {spd_type: pard, pard_token: (integer), pard2: [(absent), "false"]}
+  PARD-2:
+    route: gguf_borrowed
+    names: [tiny/PARD2-*]
+    quants: [Q8_0]
+    signs:
+      - config: {spd_type: pard2}
+  DFlash:
+    route: gate
+    names: [fast/*-DFlash-NPU2]
+    signs:
+      - files: ["*.q4nx"]
+        config: {model_type: dflash}
+        without_tensors: ["*candidate_selector*"]
+  Gumiho:
+    route: refuse
+    names: [tiny/Gumiho-*]
+    signs:
+      - files: ["*.bin"]
+        without: [config.json]
+      - config: {model_type: gumiho}
+    reasons:
+      - code: gumiho.no_config
+        when: {without: [config.json]}
+        expected: a config.json that gives the head's sizes
+        sentence: The repository does not say what its head is.
+        source: the file names at this commit
+        would_change: a config.json in the repository
+      - code: gumiho.flat_verifier
+        measured: a tree of 63 drafts in a round
+        expected: one flat chain of drafts
+        sentence: A flat verifier cannot use alternative candidates.
+        source: gumiho/model/cnets.py topK_genrate
+        would_change: its flat chain and its tree, each measured against the target alone
+drafters:
+  tiny/PARD-SmolLM2-1M:
+    family: PARD
+    trained_for: [tiny/SmolLM2-135M]
+  tiny/PARD2-SmolLM2-135M:
+    family: PARD-2
+    donor: tiny/SmolLM2-135M@main
+    trained_for: [tiny/Another]
+  tiny/Gumiho-small-1m: {family: Gumiho}
+  fast/Small-DFlash-NPU2: {family: DFlash, licence: openmdw-1.1}
+targets:
+  tiny/SmolLM2-135M: {}
+  tiny/Absent: {}
+"""
+"""The broken one has no row: it is taken by its name."""
+
+
+def write_donor(root: Path) -> None:
+    from draftmill.gguf.header import read_header
+    from flows.demo.smollm2 import write_tokenizer
+    from tests.support.inputs import smollm2_gguf
+
+    donor = root / DONOR
+    donor.mkdir(parents=True)
+    write_tokenizer(read_header(smollm2_gguf()).fields, donor)
+    (donor / "config.json").write_text(json.dumps({"architectures": ["LlamaForCausalLM"], "vocab_size": 49152}))
+    (donor / "README.md").write_text(CARD)
+
+
+def write_plain(root: Path, repo: str = PLAIN) -> None:
+    write_tiny(root / repo, root / DONOR)
+
+
+def write_borrower(root: Path) -> None:
+    layers = {"pard2_target_layers": [-1], "pard2_target_dim": 576, "pard2_scale": 0.02}
+    write_tiny(root / BORROWER, None, spd_type="pard2", pard2=True, pard2_proj_bias=False, **layers)
+
+
+def write_broken(root: Path) -> None:
+    """A PARD whose weights end early."""
+    write_plain(root, BROKEN)
+    path = root / BROKEN / "model.safetensors"
+    path.write_bytes(path.read_bytes()[:-100_000])
+
+
+def write_package(root: Path) -> None:
+    tiny(root / PACKAGE, 1, **SMALLEST)
+    (root / PACKAGE / "LICENSE.OpenMDW-1.1").write_text("terms")
+    (root / PACKAGE / "README.md").write_text("---\nlicense: other\nlicense_name: openmdw-1.1\n---\n")
+
+
+def write_head(root: Path) -> None:
+    """A pickle alone, as the vendor's heads come."""
+    (root / HEAD).mkdir(parents=True)
+    (root / HEAD / "pytorch_model.bin").write_bytes(b"PK\x03\x04 never loaded")
+    (root / HEAD / "README.md").write_text("---\nlicense: mit\n---\n")
+
+
+def write_all(root: Path) -> None:
+    write_donor(root)
+    write_plain(root)
+    write_borrower(root)
+    write_broken(root)
+    write_package(root)
+    write_head(root)
+
+
+def write_catalogue(folder: Path, text: str = CATALOGUE) -> Path:
+    path = folder / "catalogue.yaml"
+    path.write_text(text)
+    return path
