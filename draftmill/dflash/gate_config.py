@@ -87,7 +87,7 @@ _LOOKS_AT: dict[str, tuple[str, ...]] = {
     "config.mask": ("mask_token_id", "vocab_size"),
     "config.layer_ids": ("target_layer_ids", "num_target_layers"),
     "config.layer_ids_base": ("target_layer_ids", "num_target_layers"),
-    "config.top_k": ("selector_top_k", "vocab_size"),
+    "config.top_k": ("architectures", "selector_top_k", "vocab_size"),
 }
 """Check -> the keys whose values it judges: with one of them in doubt it is not made."""
 

@@ -61,7 +61,11 @@ def _stop_what_was_left_out(
 ) -> None:
     """What a check was not shown it does not pass."""
     for each in expected_tensors(config, scalars=True):
-        if each.name in inventory.by_name or (each.role == Role.SCALAR and each.name not in matched.found):
+        if each.role == Role.SCALAR:
+            if each in matched.missing:
+                ledger.stop(f"scalars.{each.name}", "the scalar is not there")
+            continue
+        if each.name in inventory.by_name:
             continue
         if each.sized:
             why = f"{matched.found.get(each.name, each.name)} is not there in the form that it has to have"

@@ -90,7 +90,7 @@ class Matched:
                 f"{where}:{odd[0]}",
                 list(odd[:MOST_NAMED]),
                 most,
-                f"{len(odd)} names are spelled in another way than the rest, and a writer has one way: two files were "
+                f"Names are spelled in two ways, {len(odd)} unlike the rest, and a writer has one: two files were "
                 "mixed, or some tensors were renamed. Download the file again.",
             )
             for most, odd in self.odd
@@ -203,11 +203,18 @@ _SECOND_ONLY = ("attention_conv.", "mlp_conv.", "candidate_selector.")
 
 def _unexplained(name: str, where: str, generation: int) -> Refusal:
     if what := names.extension(name):
-        sentence = f"The tensor is {what}, an extension that DFlash does not have; without it the draft is another one."
+        sentence = (
+            f"The tensor is {what}, an extension that DFlash does not have; without it the draft is another one. "
+            "Take a draft that has none."
+        )
     elif generation == 1 and any(part in name for part in _SECOND_ONLY):
         sentence = (
-            "The tensor belongs to generation 2, and the config says DFlashDraftModel; config or file is another's."
+            "The tensor belongs to generation 2, and the config says DFlashDraftModel; config or file is another's. "
+            "Download both again."
         )
     else:
-        sentence = "No tensor of this draft has such a name; what it does is unknown, so the file is not what it says."
+        sentence = (
+            "No tensor of this draft has such a name; what it does is unknown, so the file is not what it says. "
+            "Download it again, or ask its publisher."
+        )
     return Refusal("dflash.tensor_unexplained", f"{where}:{name[:200]}", name[:200], "absent", sentence)

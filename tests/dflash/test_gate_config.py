@@ -241,6 +241,17 @@ def test_a_tensor_that_was_not_looked_at_is_no_pass_of_the_values(tmp_path: Path
     assert "layers.1.self_attn.k_norm.weight is not there" in evidence(result, "norms.finite")
 
 
+def test_a_scalar_under_a_key_of_a_gguf_is_missing_and_unexplained(tmp_path: Path) -> None:
+    tiny(tmp_path / "p", 1)
+    edit_container(
+        tmp_path / "p",
+        lambda tensors: tensors.update({"dflash.attention.sliding_window": tensors.pop("dflash.sliding_window")}),
+    )
+    result = gate(tmp_path / "p")
+    assert by(result, Outcome.REFUSED) == {"tensors.present", "tensors.explained"}
+    assert evidence(result, "scalars.sliding_window") == "not run, because the scalar is not there"
+
+
 def test_every_check_of_an_unreadable_config_says_so(tmp_path: Path) -> None:
     tiny(tmp_path / "p", 1)
     (tmp_path / "p" / "config.json").write_text("{")
