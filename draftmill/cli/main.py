@@ -91,12 +91,19 @@ def _drop_output() -> None:
 
 
 def _run() -> None:
-    from draftmill.cli import devices, dflash, doctor, measure, store, validate
+    from draftmill.cli import devices, dflash, doctor, index, list, measure, pull, show, store, tokenizers, validate
 
     app.command("doctor")(doctor.doctor)
     app.command("validate")(validate.validate)
+    app.command("list")(list.list_)
+    app.command("show")(show.show)
+    app.command("pull")(pull.pull)
+    app.command("verify")(pull.verify)
+    app.command("url")(pull.url)
+    store.app.command("index")(index.index)
     app.add_typer(store.app, name="store")
     app.add_typer(dflash.app, name="dflash")
+    app.add_typer(tokenizers.app, name="tokenizers")
     app.add_typer(devices.app, name="devices")
     app.add_typer(measure.app, name="measure")
     for point in entry_points(group=VERBS):

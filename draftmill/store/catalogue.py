@@ -146,6 +146,12 @@ class Catalogue:
         others = tuple(other for other in rows if other.identity != row.identity)
         return Shown(row, manifest, self.store.where(key), self._evidence(manifest), others)
 
+    def measurements(self, draft: str) -> tuple[Measurement, ...]:
+        """What the index knows of the model with this sha256."""
+        stored = read_index(self.store)
+        found = {each.report: each for row in (stored.index.rows if stored else ()) for each in row.measurements}
+        return tuple(each for each in found.values() if each.draft == draft)
+
     def manifest(self, ref: str) -> Manifest:
         """The manifest of REF's publication."""
         return read_publication(self.store, _key(self.find(ref)))[0]

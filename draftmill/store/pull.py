@@ -32,7 +32,7 @@ from draftmill.store.selection import select
 from draftmill.whole_file import write_whole
 
 RECORD = "draftmill-pull.json"
-THREADS = 4
+THREADS = 8
 _AGAIN = ("store.unreachable",)
 
 

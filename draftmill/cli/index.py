@@ -1,0 +1,47 @@
+"""`draftmill store index`: makes index.json again from what is in the store."""
+
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from draftmill.cli.bar import progress_bar
+from draftmill.cli.retrieval import (
+    DEFAULT_STORE,
+    REFUSED_OR_FAILED,
+    AsJson,
+    Credentials,
+    Store,
+    ending,
+    open_catalogue,
+    print_json,
+    remark,
+)
+from draftmill.cli.telling import plain
+
+
+def index(
+    store: Store = DEFAULT_STORE,
+    credentials_file: Credentials = None,
+    anew: Annotated[
+        bool, typer.Option("--anew", help="Keep nothing of the index that is there, also when it cannot be read.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Make the index again from manifests and reports, and put it into the store.
+
+    Ends with 1 when something could not be read; the rest is in the index then.
+    """
+    from draftmill.store.index_rebuilding import rebuild_index
+
+    with ending(as_json):
+        found = open_catalogue(store, credentials_file).store
+        with progress_bar(count_bytes=False) as progress:
+            built = rebuild_index(found, progress, anew=anew)
+        rows, entries = len(built.index.rows), len(built.index.newest())
+        if as_json:
+            print_json({"rows": rows, "entries": entries, "problems": list(built.problems)})
+        else:
+            remark(built.problems)
+            Console(soft_wrap=True).print(f"{plain(found.where('index.json'))}: {rows} rows of {entries} drafters")
+        raise typer.Exit(REFUSED_OR_FAILED if built.problems else 0)

@@ -1,0 +1,213 @@
+"""`draftmill pull`, `verify` and `url`: a drafter's files, here and whole."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+
+from draftmill.cli.bar import progress_bar
+from draftmill.cli.retrieval import (
+    DEFAULT_STORE,
+    NO_VERDICT,
+    REFUSED_OR_FAILED,
+    AsJson,
+    Credentials,
+    Quants,
+    Ref,
+    Store,
+    ending,
+    open_catalogue,
+    print_json,
+    remark,
+)
+from draftmill.cli.telling import plain, tell
+from draftmill.outcome import InputOutput, MillError, Refused
+
+if TYPE_CHECKING:
+    from draftmill.measurement.serve_line import Engine
+    from draftmill.store.catalogue import Catalogue
+    from draftmill.store.index import Measurement
+    from draftmill.store.pull import Pulled
+
+DAY_S = 24 * 3600
+LibraryPath = Annotated[
+    list[Path] | None, typer.Option(help="A folder of the engine's libraries; may be given again.", show_default=False)
+]
+
+
+def pull(
+    ref: Ref,
+    quant: Quants = None,
+    out: Annotated[
+        Path | None, typer.Option("-o", "--out", help="The folder to write. Default: the repository's name, here.")
+    ] = None,
+    engine: Annotated[
+        Path | None, typer.Option(envvar="DRAFTMILL_ENGINE", help="Your llama-server: the printed line suits it.")
+    ] = None,
+    library_path: LibraryPath = None,
+    store: Store = DEFAULT_STORE,
+    credentials_file: Credentials = None,
+    as_json: AsJson = False,
+) -> None:
+    """Fetch a drafter, every byte verified, with its notices; print how llama-server uses it.
+
+    After an interruption the same command goes on where it ended. Nothing that the manifest does not promise is kept.
+    """
+    from draftmill.measurement.serve_line import find_engine
+
+    with ending(as_json):
+        # A wrong --engine is told before gigabytes are fetched.
+        server = find_engine(engine, library_path or ())
+        catalogue = open_catalogue(store, credentials_file)
+        place = catalogue.find(ref)
+        folder = out or Path(place.entry.rpartition("/")[2])
+        with progress_bar() as progress:
+            pulled = catalogue.pull(place.folder, folder, quant or (), progress)
+        lines = _serve_lines(catalogue, pulled, server)
+        if as_json:
+            print_json(
+                {
+                    "outcome": "ok",
+                    "publication": str(place),
+                    "folder": str(folder),
+                    "manifest": pulled.manifest.key,
+                    "files": [file.model_dump(mode="json") for file in pulled.files],
+                    "received": pulled.received,
+                    "kept": pulled.kept,
+                    "notices": list(pulled.manifest.notices),
+                    "serve": [line for _, line, _ in lines],
+                }
+            )
+        else:
+            _draw(pulled, str(place), server, lines)
+
+
+def _draw(pulled: "Pulled", place: str, server: "Engine", lines: list[tuple[str, str, str]]) -> None:
+    console = Console(soft_wrap=True)
+    manifest = pulled.manifest
+    kept = f", {pulled.kept:,} were there" if pulled.kept else ""
+    console.print(
+        f"[green]verified[/] {plain(place)}: {len(pulled.files)} files in {plain(str(pulled.folder))}"
+        f" ({pulled.received:,} bytes came{kept})"
+    )
+    console.print(f"licence {plain(manifest.licence.id or 'not named')}, see draftmill-notices.txt")
+    for notice in manifest.notices:
+        console.print(plain(notice))
+    for sentence in manifest.cannot:
+        console.print(f"[yellow]cannot[/] {plain(sentence)}")
+    if not lines:
+        return
+    console.print(f"\nWith {plain(server.about)}:")
+    for _, line, about in lines:
+        console.print(f"  {plain(line)}", style="bold")
+        console.print(f"  {plain(about)}", style="dim")
+
+
+def _serve_lines(catalogue: "Catalogue", pulled: "Pulled", server: "Engine") -> list[tuple[str, str, str]]:
+    """(file, command line, where its numbers are from) of each model."""
+    from draftmill.measurement.serve_line import DEFAULT_USE, Use, serve_line
+
+    found = []
+    for file in pulled.files:
+        if file.role == "model":
+            best = _best(catalogue.measurements(file.sha256))
+            use = Use(best.n_max, best.n_min or 0, best.p_min or 0.0) if best else DEFAULT_USE
+            try:
+                line = serve_line(server, pulled.folder / file.path, use)
+            except Refused as refused:
+                remark(f"{server.about}: {refusal.sentence}" for refusal in refused.refusals)
+                return []
+            about = (
+                f"as measured on {best.device} with {best.target_name}: {best.sentence}"
+                if best
+                else "TARGET.gguf: a model with this vocabulary; not measured yet, so the numbers are draftmill's usual"
+            )
+            found.append((file.path, line, about))
+    return found
+
+
+def _best(measurements: "Iterable[Measurement]") -> "Measurement | None":
+    """The newest that was faster, else the newest."""
+    ordered = sorted(measurements, key=lambda each: (each.word == "faster", each.started))
+    return ordered[-1] if ordered else None
+
+
+def verify(
+    path: Annotated[Path, typer.Argument(help="A pulled folder.", show_default=False)],
+    quant: Quants = None,
+    store: Annotated[
+        str | None, typer.Option(help="Also hold the manifest against the one published in this store.")
+    ] = None,
+    credentials_file: Credentials = None,
+    as_json: AsJson = False,
+) -> None:
+    """Hold a pulled folder against its manifest, byte for byte.
+
+    Ends with 0 when all is as published, 1 when something is not, 3 when it cannot be told.
+    """
+    from draftmill.store.verify import verify as verify_folder
+
+    with ending(as_json):
+        try:
+            against = open_catalogue(store, credentials_file).store if store else None
+            with progress_bar() as progress:
+                found = verify_folder(path, quant or (), against, progress)
+        except InputOutput as error:
+            _no_verdict(error, as_json)
+            raise typer.Exit(NO_VERDICT) from None
+        verdict = "refused" if found.findings else "pass"
+        if as_json:
+            print_json(
+                {
+                    "verdict": verdict,
+                    "entry": found.manifest.entry,
+                    "manifest": found.manifest.key,
+                    "verified": [file.path for file in found.verified],
+                    "not_expected": [file.path for file in found.not_expected],
+                    "refusals": [refusal.as_json() for refusal in found.findings],
+                }
+            )
+        else:
+            _draw_verdict(found, verdict)
+        raise typer.Exit(REFUSED_OR_FAILED if found.findings else 0)
+
+
+def _draw_verdict(found: Any, verdict: str) -> None:
+    console = Console(soft_wrap=True)
+    for refusal in found.findings:
+        tell(console, "refused", refusal.as_json())
+    absent = f"; not asked for: {', '.join(file.path for file in found.not_expected)}" if found.not_expected else ""
+    said = f"{len(found.verified)} files of {found.manifest.folder} are as published"
+    console.print(f"[{'red' if found.findings else 'green'}]{verdict}[/] {plain(said + absent)}")
+
+
+def _no_verdict(error: MillError, as_json: bool) -> None:
+    if as_json:
+        print_json({"verdict": "no verdict", "code": error.code, "error": str(error), "refusals": []})
+    else:
+        Console(stderr=True, soft_wrap=True).print(f"[yellow]no verdict[/] {plain(error.code)}: {plain(str(error))}")
+
+
+def url(
+    ref: Ref,
+    file: Annotated[str | None, typer.Option(help="Of this file only, by its path in the manifest.")] = None,
+    quant: Quants = None,
+    expires: Annotated[int, typer.Option(help="Seconds that the addresses last, 7 days at most.")] = DAY_S,
+    store: Store = DEFAULT_STORE,
+    credentials_file: Credentials = None,
+    as_json: AsJson = False,
+) -> None:
+    """Print addresses that need no credentials: whoever has one can read that file until it expires."""
+    with ending(as_json):
+        found = open_catalogue(store, credentials_file).urls(ref, file=file, quants=quant or (), expires_s=expires)
+        if as_json:
+            print_json(
+                [{**each.file.model_dump(mode="json"), "url": each.url, "expires_s": each.expires_s} for each in found]
+            )
+        elif file:
+            typer.echo(found[0].url)
+        else:
+            for each in found:
+                typer.echo(f"{each.file.path}\t{each.url}")

@@ -1,0 +1,161 @@
+"""`draftmill show`: everything known about one drafter, and what proves it."""
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from draftmill.cli.list import in_short
+from draftmill.cli.retrieval import (
+    COLOURS,
+    DEFAULT_STORE,
+    AsJson,
+    Credentials,
+    Fresh,
+    Ref,
+    Store,
+    ending,
+    open_catalogue,
+    print_json,
+)
+from draftmill.cli.telling import plain
+
+if TYPE_CHECKING:
+    from draftmill.store.catalogue import Shown
+    from draftmill.store.index import Measurement
+    from draftmill.store.manifest import Manifest, Source
+
+
+def show(
+    ref: Ref,
+    store: Store = DEFAULT_STORE,
+    credentials_file: Credentials = None,
+    fresh: Fresh = False,
+    as_json: AsJson = False,
+) -> None:
+    """Show all that is known about a drafter: origin, licence, files, proofs, measurements, history.
+
+    With --json the evidence is printed whole.
+    """
+    with ending(as_json):
+        catalogue = open_catalogue(store, credentials_file)
+        shown = catalogue.show(ref, fresh=fresh)
+        if as_json:
+            print_json(
+                {
+                    "row": shown.row.model_dump(mode="json"),
+                    "manifest": shown.manifest.model_dump(mode="json") if shown.manifest else None,
+                    "where": shown.where,
+                    "evidence": shown.evidence,
+                    "history": [row.model_dump(mode="json") for row in shown.history],
+                }
+            )
+        else:
+            _draw(shown, Console(soft_wrap=True))
+
+
+def _draw(shown: "Shown", console: Console) -> None:
+    row = shown.row
+    console.print(f"[bold]{plain(row.entry)}[/]  [{COLOURS[row.verdict]}]{row.verdict}[/]")
+    for name, value in _facts(shown):
+        if value:
+            console.print(f"  {name:<10} {plain(value)}")
+    if shown.manifest:
+        console.print(_files(shown.manifest))
+    for line in _evidence(shown.evidence):
+        console.print(f"  {plain(line)}")
+    for measurement in row.measurements:
+        _draw_measurement(measurement, console)
+    if not row.measurements and row.quants:
+        console.print("  not measured yet: `draftmill measure speed --publish`")
+    for other in shown.history:
+        reason = f", {other.reason.code}" if other.reason else ""
+        console.print(
+            f"  earlier    {plain(f'{other.version or other.route}: {other.verdict}{reason}')}, {_day(other)}"
+        )
+
+
+def _facts(shown: "Shown") -> Iterator[tuple[str, str]]:
+    row, manifest = shown.row, shown.manifest
+    yield "kind", ", ".join(filter(None, [row.kind, row.family, row.size, f"route {row.route}"]))
+    if row.reason:
+        yield "reason", f"{row.reason.code}: {row.reason.sentence}"
+        yield "measured", "" if row.reason.measured is None else repr(row.reason.measured)
+        yield "source", row.reason.source or ""
+        yield "would help", row.reason.would_change or ""
+    yield "targets", ", ".join(row.targets)
+    yield "licence", row.licence or "none named"
+    if manifest:
+        yield "by right", manifest.licence.statement or ""
+        yield from (("notice", notice) for notice in manifest.notices)
+        yield "made from", _source(manifest.source)
+        if manifest.donor:
+            yield "tokenizer", f"{_source(manifest.donor.source)}; proof {manifest.donor.proof[:12]}"
+        yield "with", ", ".join(f"{tool.name} {tool.version}" for tool in manifest.tools)
+        yield (
+            "asked for",
+            ", ".join(f"{name} {value}" for name, value in manifest.parameters.items() if value not in (None, [], "")),
+        )
+        yield from (("can", sentence) for sentence in manifest.can)
+        yield from (("cannot", sentence) for sentence in manifest.cannot)
+    yield "version", f"{row.version}, {_day(row)}"
+    yield "manifest", shown.where or "none: nothing was published"
+
+
+def _source(source: "Source") -> str:
+    said = f"{source.repo or 'a folder'} at {source.commit}, licence {source.licence or 'not named'}"
+    return said + (f", from {', '.join(source.base_models)}" if source.base_models else "")
+
+
+def _files(manifest: "Manifest") -> Table:
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    table.add_column("file", overflow="fold")
+    table.add_column("bytes", justify="right")
+    table.add_column("sha256", overflow="fold")
+    table.add_column("role")
+    for file in manifest.files:
+        table.add_row(plain(file.path), f"{file.size:,}", file.sha256, file.role)
+    return table
+
+
+def _evidence(evidence: Mapping[str, Any]) -> Iterator[str]:
+    """A line a document: what it is, and what in it does not pass."""
+    for path, content in evidence.items():
+        if not isinstance(content, dict):
+            yield f"{path}: {content}"
+            continue
+        checks = [check for check in content.get("checks", ()) if isinstance(check, dict)]
+        failing = [str(check.get("check") or check.get("id")) for check in checks if not _passes(check)]
+        said = content.get("verdict") or (
+            f"{len(checks) - len(failing)} of {len(checks)} checks pass" if checks else ""
+        )
+        named = [str(check.get("check") or check.get("id")) for check in checks]
+        yield f"{path}: {said or 'no checks in it'}" + (
+            f"; not passed: {', '.join(failing)}" if failing else f" ({', '.join(dict.fromkeys(named))})"
+        )
+        yield from (f"  {text}" for text in content.get("remarks", ()) if isinstance(text, str))
+
+
+def _passes(check: Mapping[str, Any]) -> bool:
+    return check.get("passed") is True or check.get("verdict") in ("pass", "not applicable")
+
+
+def _draw_measurement(each: "Measurement", console: Console) -> None:
+    console.print(
+        f"  [bold]{plain(each.device)}[/] {plain(each.what)} {plain(each.started)}: {plain(in_short(each))}"
+        f" with {plain(each.target_name)}; {plain(each.sentence)}"
+    )
+    for one in each.acceptance:
+        if one.kind and one.offered:
+            share, length = one.accepted / one.offered, (one.accepted + one.rounds) / one.rounds
+            console.print(
+                f"    {plain(one.kind):<14} {one.accepted} of {one.offered} accepted ({share:.1%}), "
+                f"{length:.2f} tokens/round, untruncated"
+            )
+    console.print(f"    {plain(each.engine_device)}, {plain(each.build)}, n_max {each.n_max}; {plain(each.report)}")
+
+
+def _day(row: Any) -> str:
+    return f"{row.created:%Y-%m-%d}"
