@@ -19,11 +19,12 @@ from tests.support.inputs import ROOT
 pytestmark = pytest.mark.slow
 
 SERVE = """
-import sys
+import os, sys
 from pathlib import Path
-from flows.prefect_server import prefect_server
+from flows.prefect_server import PRIVATE, prefect_server
 with prefect_server(Path(sys.argv[1])) as url:
     print(url, flush=True)
+    print(os.environ.get(PRIVATE), flush=True)
     sys.stdin.readline()
 """
 QUEUE = """
@@ -113,8 +114,10 @@ def let_go(process: subprocess.Popen[str]) -> None:
 
 
 @contextmanager
-def server(state: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
+def server(state: Path, named: str | None = None) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """A command's Prefect server, its own or the `named` one, and its address."""
     environment = {name: value for name, value in os.environ.items() if name != "PREFECT_API_URL"}
+    environment |= {"PREFECT_API_URL": named} if named else {}
     command = [sys.executable, "-c", SERVE, str(state)]
     process = subprocess.Popen(
         command, cwd=ROOT, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -207,6 +210,13 @@ def test_a_slot_that_somebody_takes_by_hand_is_respected_and_the_way_to_free_it_
     queue.ask("PATCH", queue.limit, active_slots=0)
     with queue.run() as run:
         assert said(run) == "in"
+
+
+def test_a_command_knows_whether_the_server_is_its_own(url: str, tmp_path: Path) -> None:
+    with server(tmp_path / "own") as (own, address):
+        assert (address == url, said(own)) == (False, "1")
+    with server(tmp_path / "client", named=url) as (named, address):
+        assert (address == url, said(named)) == (True, "None")
 
 
 def test_on_a_server_of_our_own_a_taken_slot_is_one_left_behind(queue: Queue) -> None:
