@@ -24,9 +24,10 @@ from draftmill.dflash.gate_ledger import Ledger
 from draftmill.dflash.gate_manifest import check_manifests, read_manifests, remarks_on_manifests
 from draftmill.dflash.gate_packed import packed_figures
 from draftmill.dflash.gate_plain import plain_figures
+from draftmill.dflash.gate_plain_values import check_plain
 from draftmill.dflash.gate_result import Gate, TensorReport
 from draftmill.dflash.gate_table import CHECKS, OF_CONTAINER
-from draftmill.dflash.gate_values import check_packed, check_plain
+from draftmill.dflash.gate_values import check_packed, check_weights
 from draftmill.dflash.inventory import Role, Variant
 from draftmill.dflash.storage import Inventory
 from draftmill.outcome import BadConfiguration
@@ -86,8 +87,9 @@ def _gate_container(
         inventory = check_tensors(config, header.tensors, container.name, ledger)
     measured = prepare(inventory) if inventory else Measured()
     if read_bytes(files, container, header, measured, ledger, progress) and config and header and inventory:
-        check_packed(measured.packed, container.name, ledger)
+        tiles = check_packed(measured.packed, container.name, ledger)
         check_plain(measured.plain, container.name, ledger)
+        check_weights(tiles, measured.plain, container.name, ledger)
         check_scalars(config, measured, container.name, ledger)
         return variants_of(header, inventory), _reports(inventory, measured)
     why = "the config cannot be read" if config is None else "the container was not read to its end"

@@ -7,7 +7,7 @@ from draftmill.dflash.gate_result import Histogram
 BF16_INFINITE = 0x7F80
 LARGEST_WEIGHT, BF16_LARGEST_WEIGHT = 2.0**16, 0x4780
 """A weight or gain above it is damage: those of real models stay below a hundred, and half floats end there."""
-KEY_SHIFT, KEYS = 20, 2048
+KEY_SHIFT, KEYS, OCTAVE = 20, 2048, 8
 """float32 bits shifted to sign, exponent and 3 bits of mantissa: 8 bins an octave."""
 _FINITE_KEYS = 255 << 3
 _LARGEST = float(np.finfo(np.float32).max)

@@ -7,7 +7,6 @@ from draftmill.dflash import names
 from draftmill.dflash.config import Survey
 from draftmill.dflash.gate_files import Opened, PackageFiles
 from draftmill.dflash.gate_ledger import Ledger
-from draftmill.dflash.gate_order import blocks_to_keep
 from draftmill.dflash.gate_packed import PackedStatistics
 from draftmill.dflash.gate_plain import Kept, PlainStatistics, Zeros
 from draftmill.dflash.gate_reading import PIECE, CutShort, Span, read_through
@@ -18,8 +17,9 @@ from draftmill.dflash.storage import Inventory, Located
 from draftmill.dflash.weight_file import find_container
 from draftmill.outcome import Refusal, Refused
 from draftmill.progress import Progress
-from draftmill.q4nx.encodings import CHUNK_BYTES
+from draftmill.q4nx.encodings import CHUNK_BYTES, Kind
 from draftmill.q4nx.header import Header, read_header
+from draftmill.q4nx.tiles import ROWS
 
 LARGEST_PADDING = 4096
 """Bytes between tensors: 64 is the widest alignment of a known writer, a page the widest that is taken for one."""
@@ -61,10 +61,12 @@ def prepare(inventory: Inventory) -> Measured:
             measured.packed[name] = (located, PackedStatistics(encoding))
         else:
             count = entry.nbytes // (4 if entry.dtype == "F32" else 2)
-            keep = {Role.NORM: count}.get(role, 0)
-            if role == Role.FUSION:
-                keep = blocks_to_keep(located.expected.shape[1], located.expected.shape[0])
-            measured.plain[name] = (located, PlainStatistics(entry.dtype, count, keep))
+            keep = count if role == Role.NORM else 0
+            matrix = None
+            if encoding and encoding.kind == Kind.BLOCK_BF16:
+                matrix = encoding.rows, encoding.columns
+            line = ROWS if matrix else located.expected.shape[-1] if encoding else 0
+            measured.plain[name] = (located, PlainStatistics(entry.dtype, count, keep, line, matrix))
     return measured
 
 

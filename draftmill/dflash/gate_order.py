@@ -1,60 +1,60 @@
-"""Whether the fusion matrix lies in the order that its shape declares, told from magnitudes of neighbours.
+"""Whether the fusion matrix lies in the order that its shape declares, [N / 32, K, 32] (q4nx.md section 2.4).
 
-Magnitudes that share an input column correlate more strongly than those that share an output row (seed page: 0.107
-and 0.022 on Bolt's fc). Under the right reading the next row correlates like the row 32 on, and the next column like
-the column 32 on; under a wrong one they contradict each other. Declared is [N / 32, K, 32] (q4nx.md section 2.4).
+Of trained weights, those that share an input column are alike in magnitude, and more so than those that share an
+output row (seed page: correlations of 0.107 and 0.022 on Bolt's fc). So each known order is tried: where its columns
+are the matrix's own, one half of a column's rows tells the size of the other half; where they are mixed from several,
+it tells half as much at most. Zeros are left out of all sums, so rows or parts of rows without weights tell nothing.
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 
 import numpy as np
 
-from draftmill.dflash.gate_bins import LARGEST_WEIGHT
+from draftmill.dflash.gate_bins import BF16_LARGEST_WEIGHT, LARGEST_WEIGHT
 from draftmill.q4nx.tiles import ROWS, from_bf16
 
 BLOCKS = 8
 LARGEST_SAMPLE = 8 << 20
 """Bytes of the matrix that are kept for it: whole blocks from its beginning."""
-WINDOW = 1 << 15
-"""Values of each block that are looked at, or two rows' worth where that is more."""
+SAMPLE = (64, 512)
+"""Rows and columns of the matrix that are looked at under each order."""
+HEIGHTS = (2, 4, 8, 16, 64, 128, 256)
+"""Rows of blocks in orders that are tried beside 32."""
 _SIGMAS = 6.0
-_LARGEST = 2 / math.pi
-"""Of magnitudes of independent normal values that share a factor: however it spreads, no correlation is above it."""
+_BETTER = 1.3
+"""Between 1 and the factor 2 by which the nearest wrong order is worse."""
+_EVEN = 1.1
+"""What another order has to be better by to be named: where a tap is zero, blocks of 16 rows fit nearly as well."""
+_REACH = 3
+"""Octaves around the median that magnitudes are cut off at: one value alone would decide."""
+_MOST, _MOST_ELSEWHERE = 0.8, 0.25
+"""Share of the spread that columns explain of weights at most, in the declared order and in any other (drafts have 0.04
+to 0.1); made-up patterns have more."""
+_FEWEST = 4
+"""Values that a mean needs."""
+_WINDOW = 512
+"""Columns of which neighbours are shown."""
 _OUTLIER = 16.0
-"""Magnitudes are cut off at so many means: one value alone would decide a correlation."""
+"""Of neighbours, magnitudes are cut off at so many means."""
 
 
 class Order(StrEnum):
     DECLARED = "as declared"
-    ROW_MAJOR = "row-major"
     OTHER = "another"
     UNDETERMINED = "undetermined"
 
 
 @dataclass(frozen=True)
 class Neighbours:
-    """Correlations of magnitudes under one reading: the next row, 32 rows on, the next column, 32 columns on."""
+    """Correlations of magnitudes in the declared order: the next row, 32 rows on, the next column, 32 columns on."""
 
     next_row: float
     rows_32_on: float
     next_column: float
     columns_32_on: float
-
-    @property
-    def contradiction(self) -> float:
-        return abs(self.next_row - self.rows_32_on) + abs(self.next_column - self.columns_32_on)
-
-    def of_weights(self, noise: float) -> bool:
-        """Whether columns correlate more strongly than rows and nothing is anticorrelated: a made-up pattern, which
-        fits any reading by chance, seldom looks so."""
-        columns, rows = (self.next_row, self.rows_32_on), (self.next_column, self.columns_32_on)
-        return min(columns) > max(rows) and min(rows) > -noise
-
-    def as_json(self) -> dict[str, float | None]:
-        """A correlation that is not defined, as between values that are all the same, is None."""
-        return {name: round(value, 4) if math.isfinite(value) else None for name, value in vars(self).items()}
 
     def __str__(self) -> str:
         return (
@@ -65,88 +65,183 @@ class Neighbours:
 
 @dataclass(frozen=True)
 class Ordered:
-    """noise: the standard error of a correlation in a sample of this size. same_column: correlations of what the
-    declared order puts into one column, 1, 16 and 32 rows apart, each row in units of its mean."""
+    """named: the order that fits best. shares: order -> share of the spread of magnitudes that its columns explain.
+    noise: the standard error of a share. neighbours: as the declared order has them."""
 
     order: Order
-    declared: Neighbours
-    row_major: Neighbours
-    same_column: tuple[float, float, float]
+    named: str
+    shares: dict[str, float]
     noise: float
+    neighbours: Neighbours
+
+    def as_json(self) -> dict[str, object]:
+        """What is not defined, as of values that are all the same, is None."""
+        return {
+            "fits_best": self.named,
+            "explained": {name: _rounded(share) for name, share in self.shares.items()},
+            "noise": _rounded(self.noise),
+            "neighbours": {name: _rounded(value) for name, value in vars(self.neighbours).items()},
+        }
+
+    def __str__(self) -> str:
+        best = f"columns explain {self.shares[self.named]:.3f} of the spread {self.named}"
+        return f"{best}, {self.shares[DECLARED]:.3f} as declared; {self.neighbours}"
 
 
-def blocks_to_keep(columns: int, rows: int) -> int:
+Place = Callable[[np.ndarray, np.ndarray, int, int], np.ndarray]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """An order. place: where element (n, k) of an N x K matrix lies. height: rows that lie together; 0 where whole
+    columns do. across: K is a multiple of it."""
+
+    place: Place
+    height: int
+    across: int = 1
+
+
+def _in_blocks(height: int) -> Layout:
+    return Layout(lambda n, k, _, width: n // height * height * width + k * height + n % height, height)
+
+
+def _in_tiles(across: int) -> Layout:
+    return Layout(
+        lambda n, k, _, width: n // ROWS * ROWS * width + k // across * ROWS * across + n % ROWS * across + k % across,
+        ROWS,
+        across,
+    )
+
+
+DECLARED = "in blocks of 32 rows"
+ORDERS: dict[str, Layout] = {
+    DECLARED: _in_blocks(ROWS),
+    "row-major": Layout(lambda n, k, _, width: n * width + k, 1),
+    "column-major": Layout(lambda n, k, rows, _: k * rows + n, 0),
+    "in blocks of 32 columns": Layout(lambda n, k, rows, _: k // ROWS * rows * ROWS + n * ROWS + k % ROWS, 0),
+    "in tiles of 32 x 32": _in_tiles(32),
+    "in tiles of 32 x 256": _in_tiles(256),
+    **{f"in blocks of {height} rows": _in_blocks(height) for height in HEIGHTS},
+}
+
+
+def blocks_to_keep(rows: int, columns: int) -> int:
     """Values of the matrix that `find_order` wants: whole blocks of 32 rows."""
     block = columns * ROWS
     return min(rows // ROWS, max(2, min(BLOCKS, LARGEST_SAMPLE // (2 * block)))) * block
 
 
-def find_order(stored: np.ndarray, columns: int) -> Ordered | None:
-    """stored: bf16 bits of the first blocks as they lie in the file. None when there are fewer than two blocks or 64
-    columns, where the neighbours that tell orders apart are not there.
+def find_order(stored: np.ndarray, rows: int, columns: int) -> Ordered | None:
+    """stored: bf16 bits of the first blocks of a matrix of rows x columns, as they lie in the file. None when there
+    are fewer than two blocks with weights, or 64 columns or fewer, where no order shows.
 
-    Another when what the declared order puts into one column correlates unequally at 1, 16 and 32 rows: so do
-    column-major values and blocks of fewer or more than 32 rows.
-
-    Undetermined when rows and columns do not differ by more than the noise, when neither reading is twice as
-    consistent as the other, and when the more consistent one is not of weights.
+    Another when some other order fits better than the declared one by more than chance can, counting for that also
+    what its rows explain; and when the declared order's columns do not hold together from half to half or from block
+    to block. Undetermined when no order fits by more than chance, when two fit about equally well, and when
+    magnitudes are no weights'.
     """
     block = columns * ROWS
-    if len(stored) < 2 * block or columns <= 2 * ROWS:
+    blocks = stored[: len(stored) // block * block].reshape(-1, block)
+    if columns <= 2 * ROWS or sum(bool(each.any()) for each in blocks) < 2:
         return None
-    values = stored[: len(stored) // block * block].reshape(-1, block)[:, : max(WINDOW, 2 * columns)]
-    values = values[values.any(1)]
-    if len(values) < 2:
+    found = {name: _explained(stored, layout, rows, columns) for name, layout in ORDERS.items()}
+    shares = {name: fit[0] for name, fit in found.items() if fit and math.isfinite(fit[0])}
+    declared = found[DECLARED]
+    if declared is None or DECLARED not in shares:
         return None
+    named = max(shares, key=lambda name: shares[name] * (_EVEN if name == DECLARED else 1))
+    order = _judge(stored, rows, columns, shares, named, declared[1])
+    return Ordered(order, named, shares, declared[1], _neighbours(blocks))
+
+
+def _judge(stored: np.ndarray, rows: int, columns: int, shares: dict[str, float], named: str, noise: float) -> Order:
+    best, chance = shares[named], _SIGMAS * noise
+    if not chance < best < _MOST or min(shares.values()) < -max(chance, best / 8):
+        return Order.UNDETERMINED
+    declared, down = _levels(stored, ORDERS[DECLARED], rows, columns)
+    parts = _parts(declared, down)
+    torn = _torn(parts, chance) and min(parts) > -chance - max(parts) / 4
+    if named == DECLARED:
+        # Blocks of other heights are told by halves of columns.
+        second = max(shares.get(name, 0.0) for name, layout in ORDERS.items() if layout.height not in (*HEIGHTS, ROWS))
+        if best > _BETTER * second and not _torn(parts, chance):
+            return Order.DECLARED
+        return Order.OTHER if torn else Order.UNDETERMINED
+    known = max(shares[DECLARED], 0) + max(_share(declared.T, np.arange(declared.shape[1]) % 2)[0], 0)
+    sound = best < _MOST_ELSEWHERE and not _torn(_parts(*_levels(stored, ORDERS[named], rows, columns)), chance)
+    return Order.OTHER if sound and (torn or best > _BETTER * known + chance / 2) else Order.UNDETERMINED
+
+
+def _parts(levels: np.ndarray, down: np.ndarray) -> list[float]:
+    """What columns explain by other halves of their rows: every second row, halves of blocks, every second block."""
+    splits = (down % 2, down % ROWS // (ROWS // 2), down // ROWS % 2)
+    return [share for split in splits if math.isfinite(share := _share(levels, split)[0])]
+
+
+def _torn(parts: list[float], chance: float) -> bool:
+    """Whether columns do not hold together: in the matrix's own order all parts are about alike."""
+    return not parts or max(parts) - min(parts) > max(math.sqrt(2) * chance, max(parts) / 2)
+
+
+def _explained(stored: np.ndarray, layout: Layout, rows: int, columns: int) -> tuple[float, float] | None:
+    """`_share` under a layout; None where the sample does not hold enough of it."""
+    if columns % layout.across:
+        return None
+    levels, down = _levels(stored, layout, rows, columns)
+    if levels.shape[0] < 2 * _FEWEST or levels.shape[1] < ROWS:
+        return None
+    return _share(levels, np.random.default_rng(1).permutation(len(down)) % 2)
+
+
+def _levels(stored: np.ndarray, layout: Layout, rows: int, columns: int) -> tuple[np.ndarray, np.ndarray]:
+    """Octaves of magnitudes, float32, of some rows and columns, and which rows those are; NaN for zeros and for what
+    is no weight."""
+    n, k = rows, columns
+    if layout.height:
+        n = min(n, len(stored) // k // layout.height * layout.height)
+    else:
+        k = min(k, len(stored) // n // ROWS * ROWS)
+    rng = np.random.default_rng(0)
+    down, across = (
+        np.sort(rng.choice(size, min(size, most), replace=False)) for size, most in zip((n, k), SAMPLE, strict=True)
+    )
+    bits = stored[layout.place(down[:, None], across, rows, columns)] & np.uint16(0x7FFF)
+    levels = bits.astype(np.float32) / 128
+    levels[(bits == 0) | (bits > BF16_LARGEST_WEIGHT)] = np.nan
+    return levels, down
+
+
+def _share(levels: np.ndarray, halves: np.ndarray) -> tuple[float, float]:
+    """Share of the spread of levels that columns explain, and its standard error: the covariance of a column's means
+    over two parts of its rows (halves: 0 or 1 for each row). NaN where it is not defined."""
+    known = np.isfinite(levels)
+    if not known.any():
+        return math.nan, math.nan
+    weights = known.astype(np.float32)
+    values = np.where(known, levels, np.float32(0))
+    values = np.clip(values - values.sum() / weights.sum(), -_REACH, _REACH) * weights
+    rows = values.sum(1, keepdims=True) / np.maximum(weights.sum(1, keepdims=True), 1)
+    values = (values - rows) * weights
+    spread = float(np.einsum("ij,ij", values, values)) / float(weights.sum())
+    counts = [weights[halves == half].sum(0) for half in (0, 1)]
+    good = np.minimum(*counts) >= _FEWEST
+    if spread <= 0 or np.count_nonzero(good) < ROWS:
+        return math.nan, math.nan
+    means = [values[halves == half].sum(0)[good] / count[good] for half, count in enumerate(counts)]
+    a, b = (mean - mean.mean() for mean in means)
+    error = 1 / math.sqrt(float(counts[0][good].mean()) * float(counts[1][good].mean()) * len(a))
+    return float(np.mean(a * b)) / spread, error
+
+
+def _neighbours(blocks: np.ndarray) -> Neighbours:
+    values = blocks[blocks.any(1)][:, : _WINDOW * ROWS]
     with np.errstate(all="ignore"):
         magnitudes = np.abs(from_bf16(values)).astype(np.float64)
         magnitudes[~(magnitudes <= LARGEST_WEIGHT)] = 0  # counted elsewhere
         magnitudes = np.minimum(magnitudes, _OUTLIER * magnitudes.mean())
-        lag = {step: _correlation(magnitudes[:, :-step], magnitudes[:, step:]) for step in (1, ROWS, ROWS**2, columns)}
-        lag[block] = _correlation(magnitudes[:-1], magnitudes[1:])
-    declared = Neighbours(lag[1], lag[block], lag[ROWS], lag[ROWS**2])
-    row_major = Neighbours(lag[columns], lag[block], lag[1], lag[ROWS])
-    noise = 1 / math.sqrt(magnitudes[1:].size)
-    same_column = _same_column(magnitudes)
-    order = _judge(declared, row_major, noise)
-    if order != Order.ROW_MAJOR and _disagree(same_column, noise):
-        order = Order.OTHER
-    elif order == Order.DECLARED and not declared.of_weights(_SIGMAS * noise):
-        order = Order.UNDETERMINED
-    return Ordered(order, declared, row_major, same_column, noise)
-
-
-def _same_column(magnitudes: np.ndarray) -> tuple[float, float, float]:
-    """Rows are levelled first, so that rows of zeros or of other size do not look like an order of their own."""
-    lines = magnitudes.reshape(len(magnitudes), -1, ROWS)
-    means = lines.mean(1, keepdims=True)
-    level = np.where(means > 0, lines / np.where(means > 0, means, 1) - 1, 0)
-    half = ROWS // 2
-    pairs = (
-        (level[..., :-1], level[..., 1:]),
-        (level[..., :half], level[..., half:]),
-        (level[:-1], level[1:]),
-    )
-    first, middle, last = (_correlation(a.reshape(len(a), -1), b.reshape(len(b), -1)) for a, b in pairs)
-    return first, middle, last
-
-
-def _disagree(correlations: tuple[float, float, float], noise: float) -> bool:
-    """Whether they differ by more than chance and by more than half of the largest: in one column all are alike.
-    Weights in another order correlate less and never clearly against each other; the rest is a made-up pattern."""
-    difference = max(correlations) - min(correlations)
-    largest = max(correlations)
-    of_weights = min(correlations) > -_SIGMAS * noise - largest / 4 and largest < _LARGEST
-    return of_weights and difference > max(_SIGMAS * math.sqrt(2) * noise, largest / 2)
-
-
-def _judge(declared: Neighbours, row_major: Neighbours, noise: float) -> Order:
-    a, b = declared.contradiction, row_major.contradiction
-    if max(a, b) <= _SIGMAS * noise or not math.isfinite(a + b):
-        return Order.UNDETERMINED
-    if 2 * a < b:
-        return Order.DECLARED
-    return Order.ROW_MAJOR if 2 * b < a and row_major.of_weights(_SIGMAS * noise) else Order.UNDETERMINED
+        along = (_correlation(magnitudes[:, :-step], magnitudes[:, step:]) for step in (1, ROWS, ROWS**2))
+        next_row, next_column, columns_on = along
+        return Neighbours(next_row, _correlation(magnitudes[:-1], magnitudes[1:]), next_column, columns_on)
 
 
 def _correlation(a: np.ndarray, b: np.ndarray) -> float:
@@ -155,3 +250,7 @@ def _correlation(a: np.ndarray, b: np.ndarray) -> float:
     # float64, so that figures do not depend on the machine; einsum, since a BLAS's threads cost more than they save.
     spread = math.sqrt(float(np.einsum("ij,ij", a, a))) * math.sqrt(float(np.einsum("ij,ij", b, b)))
     return float(np.einsum("ij,ij", a, b)) / spread if spread > 0 else math.nan
+
+
+def _rounded(value: float) -> float | None:
+    return round(value, 4) if math.isfinite(value) else None

@@ -1,9 +1,11 @@
-"""What is measured of packed tiles while they pass by: scales, minimums, and how they would read as half floats.
+"""What is measured of packed tiles while they pass by: scales, minimums, codes, and how they would read as half floats.
 
-Every factor is looked at (finite, positive); distributions, medians and the half-float reading are taken of a part of
-the tiles where a tensor has many. Codes are not decoded: nothing about them can be wrong by itself.
+Every factor is looked at (finite, positive, of a size with its neighbour), and a sample of every tile. Tiles in which
+either is odd are decoded whole. Distributions, the tensor's medians and the half-float reading are taken of a part of
+the tiles where a tensor has many.
 """
 
+from collections import Counter
 from functools import cached_property
 from typing import Any
 
@@ -13,8 +15,6 @@ from draftmill.dflash.gate_bins import (
     BF16_INFINITE,
     KEY_SHIFT,
     KEYS,
-    LARGEST_WEIGHT,
-    all_below,
     key_value,
     magnitude_counts,
     octaves,
@@ -22,6 +22,8 @@ from draftmill.dflash.gate_bins import (
     stride,
 )
 from draftmill.dflash.gate_result import Histogram
+from draftmill.dflash.gate_tile_faults import LARGEST_RATIO, TILE_RATIO_BAND, ZERO_CODES, find_faults
+from draftmill.dflash.gate_tiles import SAMPLED_CODES, TileSampler
 from draftmill.q4nx import q4_1, q4_k
 from draftmill.q4nx.encodings import CODECS, Encoding, Kind
 from draftmill.q4nx.fitting import FLAT_SCALE
@@ -36,32 +38,43 @@ _ABOVE_100, _HALF_INFINITE = 0x5640, 0x7C00  # 100 and infinity as half-float bi
 _SOUND_Q4_1, _SOUND_Q4_K = 0x4500, 0x4100
 """bf16 bits of 2^11 and 2^3: with scale and minimum below them (in Q4_K times a byte) 15 x scale + minimum stays
 below `LARGEST_WEIGHT`."""
+_FLAT = int(np.float32(FLAT_SCALE).view(np.uint32)) >> 16  # as bf16 bits
+_STEEP = int(np.log2(LARGEST_RATIO)) << 7
+"""Difference of bf16 bits, whose upper ones are a logarithm, from which on two factors are that far apart."""
 _RATIO_BINS, _RATIO_REACH = 128, 32  # bins a unit, units on either side of zero
 
 
 class PackedStatistics:
-    """Of a packed tensor, fed with whole tiles in order. Groups that lie in column padding only count for `finite`."""
+    """Of a packed tensor, fed with whole tiles in order. Groups that lie in column padding only count for `finite`.
+
+    faults: how often each of `find_faults` was met; first_bad: the row and column where first. prints: of each tile,
+    0 where its sample repeats itself. dead_tiles: those without any weight.
+    """
 
     def __init__(self, encoding: Encoding) -> None:
         self.encoding = encoding
         self.tiles = encoding.tile_rows * encoding.tile_columns
         self.groups = self.tiles * GROUPS * ROWS
-        self.scales_not_finite = self.scales_not_positive = self.minimums_not_finite = 0
-        self.dead = 0
-        self.too_large = 0
+        self.faults: Counter[str] = Counter()
+        self.first_bad: dict[str, list[int]] = {}
         self.largest_scale = 0.0
         self._largest_bits = 0
-        self.first_bad: dict[str, list[int]] = {}
         self.minimum_seen = False
+        self.prints = np.zeros(self.tiles, np.uint64)
+        self.dead_tiles = np.zeros(self.tiles, bool)
+        self.sampled_groups = self.sampled_dead = 0
         self.half_above = self.half_not_finite = self.half_values = 0
         self.kept: list[np.ndarray] = []
         self._codec = CODECS[encoding.kind]
+        self._sampler = TileSampler(encoding)
+        self._distributed: list[np.ndarray] = []
         self._scale_keys = np.zeros(KEYS, np.int64)
         self._ratio_bins = np.zeros(2 * _RATIO_REACH * _RATIO_BINS, np.int64)
         self._every = stride(self.tiles, SAMPLED_TILES)
         self._every_kept = stride(self.tiles, KEPT_TILES)
-        full = -(-(encoding.columns - COLUMNS * (encoding.tile_columns - 1)) // GROUP)
-        self._padded = np.arange(GROUPS) >= full
+        own = encoding.columns - COLUMNS * (encoding.tile_columns - 1)
+        self._padded = np.arange(GROUPS) >= -(-own // GROUP)
+        self._mixed = np.arange(GROUPS) >= own // GROUP
 
     @property
     def sampled(self) -> int:
@@ -71,8 +84,10 @@ class PackedStatistics:
     def take(self, offset: int, data: np.ndarray) -> None:
         first = offset // self._codec.chunk_bytes
         chunks = data.reshape(-1, self._codec.chunk_bytes)
-        self._look(first, chunks)
-        self._distribute(first, chunks[-first % self._every :: self._every], -first % self._every)
+        odd = self._look(first, chunks) | self._sample(first, chunks)
+        if odd.any():
+            self._judge(first + np.flatnonzero(odd), chunks[odd])
+        self._distributed.append(chunks[-first % self._every :: self._every].copy())
         kept = chunks[-first % self._every_kept :: self._every_kept].copy()
         if len(kept):
             bits = kept.view("<u2") & np.uint16(0x7FFF)
@@ -81,60 +96,77 @@ class PackedStatistics:
             self.half_above += int(np.count_nonzero(bits > _ABOVE_100)) - not_finite
             self.half_values += bits.size
             self.kept.append(kept)
+        if first + len(chunks) == self.tiles:
+            self._distribute(np.concatenate(self._distributed))
 
-    def _look(self, first: int, chunks: np.ndarray) -> None:
-        """At all factors, by the extremes of their bits; only what is not plainly sound is decoded."""
+    def _look(self, first: int, chunks: np.ndarray) -> np.ndarray:
+        """At the bits of all factors. Which tiles have one that is not plainly sound, bool [t]."""
         if self.encoding.kind == Kind.Q4_1:
             scales, minimums = chunks[:, q4_1.SCALES].view("<u2"), chunks[:, q4_1.MINIMUMS].view("<u2")
-            limit, sound = _SOUND_Q4_1, True
+            sizes = minimums & np.uint16(0x7FFF)
+            limit, deepest = _SOUND_Q4_1, sizes.max(1)
+            odd = scales.min(1) == 0
         else:
             scales, minimums = chunks[:, q4_k.ROW_SCALES].view("<u2"), chunks[:, q4_k.ROW_MINIMUMS].view("<u2")
-            limit, sound = _SOUND_Q4_K, bool(chunks[:, q4_k.SCALES].min())
-        if not self.minimum_seen:
-            self.minimum_seen = bool((minimums & 0x7FFF).any()) and (
-                self.encoding.kind == Kind.Q4_1 or bool(chunks[:, q4_k.MINIMUMS].any())
-            )
-        largest = int(scales.max())
-        if not (sound and int(scales.min()) > 0 and largest < limit and all_below(minimums, limit)):
-            self._look_closer(first, chunks)
+            sizes = minimums & np.uint16(0x7FFF)
+            small, smaller = chunks[:, q4_k.SCALES], chunks[:, q4_k.MINIMUMS]
+            limit, deepest = _SOUND_Q4_K, np.minimum(sizes.max(1), smaller.max(1))
+            # The row's own factors stand about 8 to 1: with bytes 8 to 1 a group is near the largest ratio.
+            odd = (scales.min(1) == 0) | (small.min(1) == 0) | (smaller >> 3 > small).any(1)
+        largest = scales.max(1)
+        odd |= (largest >= limit) | (sizes.max(1) >= limit) | ((sizes.view("<i2") - scales.view("<i2")).max(1) > _STEEP)
+        self.minimum_seen = self.minimum_seen or bool(deepest.any())
+        self.dead_tiles[first : first + len(chunks)] = (largest <= _FLAT) & (deepest == 0)
         # Only one of twice the size is worth a closer look: an outlier is one by powers of two.
-        if self._largest_bits + 0x80 < largest < BF16_INFINITE:
-            self._largest_bits = largest
-            self._note_largest(first, chunks, int(scales.max(1).argmax()))
+        tile = int(largest.argmax())
+        if self._largest_bits + 0x80 < largest[tile] < BF16_INFINITE:
+            self._largest_bits = int(largest[tile])
+            self._note_largest(first, chunks, tile)
+        return np.asarray(odd, bool)
+
+    def _sample(self, first: int, chunks: np.ndarray) -> np.ndarray:
+        """Which tiles have a sample that weights seldom give, bool [t]."""
+        own = slice(first, first + len(chunks))
+        codes = self._sampler.codes(chunks)
+        self.prints[own] = np.where(codes.repeats == 0, codes.prints, 0)
+        scales, minimums = self._sampler.groups(chunks)
+        live = scales > FLAT_SCALE
+        dead = ~live & (minimums == 0)
+        if self._mixed.any():
+            within = ~self._last(np.arange(first, first + len(chunks)), self._mixed).reshape(-1, GROUPS, 1)
+            live, dead = live & within, dead & within
+            self.sampled_groups += int(np.count_nonzero(within)) * live.shape[-1]
+        else:
+            self.sampled_groups += live.size
+        self.sampled_dead += int(np.count_nonzero(dead))
+        with np.errstate(invalid="ignore", over="ignore"):
+            below = live & (minimums < TILE_RATIO_BAND[0] * scales)
+            above = live & (minimums > TILE_RATIO_BAND[1] * scales)
+        most = _counted(live) // 2
+        odd = (codes.repeats > 0) | (codes.zeros > ZERO_CODES * SAMPLED_CODES)
+        return (odd | (_counted(below) > most) | (_counted(above) > most)) & ~self.dead_tiles[own]
+
+    def _judge(self, tiles: np.ndarray, chunks: np.ndarray) -> None:
+        padded, mixed = (self._last(tiles, groups) for groups in (self._padded, self._mixed))
+        for name, bad in find_faults(self.encoding.kind, chunks, padded, mixed).items():
+            if bad.any():
+                self.faults[name] += int(np.count_nonzero(bad))
+                self._note(name, bad, tiles)
 
     def _note_largest(self, first: int, chunks: np.ndarray, tile: int) -> None:
         """The largest scale of the tile that has the largest factor so far."""
         scales, _ = self._groups(chunks[tile : tile + 1])
-        scales = np.where(self._in_padding(np.array([first + tile])), 0, scales)
+        tiles = np.array([first + tile])
+        scales = np.where(self._last(tiles, self._padded), 0, scales)
         if scales.max() > self.largest_scale:
             self.largest_scale = float(scales.max())
             self.first_bad.pop("largest_scale", None)
-            self._note("largest_scale", scales == scales.max(), first + tile)
+            self._note("largest_scale", scales == scales.max(), tiles)
 
-    def _look_closer(self, first: int, chunks: np.ndarray) -> None:
-        scales, minimums = self._groups(chunks)
-        padded = self._in_padding(np.arange(first, first + len(chunks)))
-        self._count("scales_not_finite", ~np.isfinite(scales), first)
-        self._count("minimums_not_finite", ~np.isfinite(minimums), first)
-        with np.errstate(all="ignore"):
-            reach = np.fmax(np.abs(minimums), np.abs(np.float32(15) * scales + minimums))
-            too_large = (reach > LARGEST_WEIGHT) & np.isfinite(scales) & np.isfinite(minimums) & ~padded
-        self._count("too_large", too_large, first)
-        zero = ~(scales > 0) & np.isfinite(scales) & ~padded
-        dead = zero & (scales == 0) & (minimums == 0)
-        self.dead += int(np.count_nonzero(dead))
-        self._count("scales_not_positive", zero & ~dead, first)
-        self._note("dead", dead, first)
-
-    def _count(self, what: str, bad: np.ndarray, first: int) -> None:
-        setattr(self, what, getattr(self, what) + int(np.count_nonzero(bad)))
-        self._note(what, bad, first)
-
-    def _note(self, what: str, bad: np.ndarray, first: int) -> None:
-        if what not in self.first_bad and bad.any():
-            tile, row, group = np.argwhere(bad)[0].tolist()
-            across = self.encoding.tile_columns
-            down, right = divmod(first + tile, across)
+    def _note(self, what: str, bad: np.ndarray, tiles: np.ndarray) -> None:
+        if what not in self.first_bad:
+            at, row, group = np.argwhere(bad)[0].tolist()
+            down, right = divmod(int(tiles[at]), self.encoding.tile_columns)
             self.first_bad[what] = [down * ROWS + row, right * COLUMNS + group * GROUP]
 
     def _groups(self, chunks: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -142,18 +174,16 @@ class PackedStatistics:
         assert minimums is not None  # noqa: S101 - of Q8 only, which no draft is stored in
         return scales, minimums
 
-    def _in_padding(self, tiles: np.ndarray) -> np.ndarray:
-        """bool [tiles, 1, 8]"""
+    def _last(self, tiles: np.ndarray, groups: np.ndarray) -> np.ndarray:
+        """Groups of the last column of tiles, bool [8] -> bool [tiles, 1, 8]."""
         last = tiles % self.encoding.tile_columns == self.encoding.tile_columns - 1
-        return (last[:, None] & self._padded)[:, None, :]
+        return (last[:, None] & groups)[:, None, :]
 
-    def _distribute(self, first: int, chunks: np.ndarray, skipped: int) -> None:
-        if not len(chunks):
-            return
+    def _distribute(self, chunks: np.ndarray) -> None:
+        self._distributed.clear()
         scales, minimums = self._groups(chunks)
         if self._padded.any():
-            tiles = first + skipped + np.arange(len(chunks)) * self._every
-            within = np.broadcast_to(~self._in_padding(tiles), scales.shape)
+            within = np.broadcast_to(~self._last(np.arange(0, self.tiles, self._every), self._padded), scales.shape)
             scales, minimums = scales[within], minimums[within]
         self._scale_keys += magnitude_counts(scales)
         with np.errstate(all="ignore"):
@@ -180,8 +210,18 @@ class PackedStatistics:
     @property
     def all_zero(self) -> bool:
         """Whether every group is zero: both factors, or the minimum under the scale that encoders give flat groups."""
-        bad = self.scales_not_finite + self.scales_not_positive + self.minimums_not_finite + self.too_large
+        bad = any(count for name, count in self.faults.items() if name != "dead")
         return not (self.minimum_seen or bad) and self.largest_scale <= FLAT_SCALE
+
+    @property
+    def dead_share(self) -> float:
+        """Of the groups of the sample, those without weights."""
+        return self.sampled_dead / max(1, self.sampled_groups)
+
+    @property
+    def dead_columns(self) -> int:
+        """Columns of tiles in which no row has any weight."""
+        return int(self.dead_tiles.reshape(-1, self.encoding.tile_columns).all(0).sum())
 
     @cached_property
     def scale_median(self) -> float:
@@ -211,6 +251,11 @@ class PackedStatistics:
         return Histogram(tuple((np.arange(low, high + 1) / 4 - _RATIO_REACH).tolist()), tuple(inner.tolist()))
 
 
+def _counted(groups: np.ndarray) -> np.ndarray:
+    """bool [t, 8, 4] -> how many of each tile, uint8."""
+    return groups.reshape(len(groups), -1).view(np.uint8) @ np.ones(GROUPS * groups.shape[-1], np.uint8)
+
+
 def packed_figures(statistics: PackedStatistics) -> dict[str, Any]:
     """As the report shows them."""
     above, not_finite = statistics.half_shares
@@ -221,7 +266,8 @@ def packed_figures(statistics: PackedStatistics) -> dict[str, Any]:
         "scale_median": statistics.scale_median,
         "ratio_median": round(statistics.ratio_median, 3),
         "distribution_of_one_tile_in": statistics.sampled,
-        "dead_groups": statistics.dead,
+        "dead_groups": statistics.faults["dead"],
+        "dead_share": round(statistics.dead_share, 4),
         "half_float_above_100": round(above, 4),
         "half_float_not_finite": round(not_finite, 4),
     }

@@ -100,6 +100,12 @@ CHECKS: tuple[Declared, ...] = (
         "packed tensors",
         "at most 2^16, scales at most 2^16 medians, not all tiny",
     ),
+    Declared(
+        "packed.codes",
+        "codes are those of weights",
+        "packed tensors",
+        "no group of one code, no tile with more than a quarter zeros",
+    ),
     Declared("norms.finite", "norm gains are finite", "norms", "every one"),
     Declared("norms.bfloat16", "norm gains are bfloat16", "norms", "gains of plausible size as bfloat16"),
     Declared("fusion.finite", "fusion matrix is finite", names.FUSION, "every value", (1,)),
@@ -113,6 +119,18 @@ CHECKS: tuple[Declared, ...] = (
     ),
     Declared("conv.kernels", "base kernels are finite weights", "layers", "finite, of plausible size", (2,)),
     Declared("codebooks.values", "plain codebooks are finite weights", "candidate_selector", "finite, plausible", (2,)),
+    Declared(
+        "weights.whole",
+        "no part of a matrix is missing",
+        "matrices",
+        "at most a quarter zeros, of codebooks half; no lost tap, no run of one value in the fusion matrix",
+    ),
+    Declared(
+        "weights.distinct",
+        "no weights stand twice",
+        "matrices",
+        "at most 1/64 of a matrix elsewhere too, of codebooks half",
+    ),
     *(_scalar(name) for name in names.SCALARS),
 )
 BY_ID = {check.id: check for check in CHECKS}
@@ -161,7 +179,8 @@ HOMES = {
 """Code of a refusal -> the check it belongs to. Shapes go by role (`SHAPES`)."""
 
 SHAPE_CODES = frozenset(
-    {"q4nx.tile_count", "q4nx.rows_not_whole_tiles", "q4nx.shape_unexpected", "dflash.shape_unexpected"}
+    {"q4nx.tile_count", "q4nx.rank_unexpected", "q4nx.rows_not_whole_tiles", "q4nx.shape_unexpected"}
+    | {"dflash.shape_unexpected"}
 )
 SHAPES = {
     Role.PROJECTION: "tensors.tiles",
@@ -183,13 +202,13 @@ def home_of(code: str, role: Role | None, otherwise: str) -> str:
 
 _PACKED = ("packed.", "scales.", "minimums.")
 _OF_ROLE = {
-    Role.PROJECTION: ("tensors.tiles",),
+    Role.PROJECTION: ("tensors.tiles", "weights."),
     Role.NORM: ("norms.",),
-    Role.FUSION: ("fusion.",),
-    Role.CONV_PROJECTION: ("conv.geometry",),
+    Role.FUSION: ("fusion.", "weights."),
+    Role.CONV_PROJECTION: ("conv.geometry", "weights."),
     Role.CONV_KERNEL: ("conv.",),
-    Role.SELECTOR: ("selector.",),
-    Role.CODEBOOK: ("codebooks.",),
+    Role.SELECTOR: ("selector.", "weights."),
+    Role.CODEBOOK: ("codebooks.", "weights."),
 }
 _PACKED_ROLES = {
     1: (Role.PROJECTION,),

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from draftmill.dflash import selftest_changes as do
+from draftmill.dflash import selftest_damage as damage
 from draftmill.dflash.package import CONTAINER, MANIFEST
 from draftmill.dflash.selftest_changes import Change, cut, in_config, in_tensors, poke, scalar, setting, tile_less
 from draftmill.dflash.selftest_specimen import edit_bytes, punch_hole, write_first, write_plain_second, write_second
@@ -36,6 +37,7 @@ _NORM, _FINAL, _FC = f"{_LAYER}input_layernorm.weight", "model.norm.weight", "mo
 _KERNEL = f"{_LAYER}attention_conv.base_kernel"
 _SELECTOR = "model.candidate_selector.hidden_projection.weight"
 _CODEBOOK = "model.candidate_selector.successor_codebook"
+_PREDECESSOR = "model.candidate_selector.predecessor_codebook"
 _NAN, _INFINITY = b"\xc0\x7f", b"\x80\x7f"
 _HUGE, _MINUS_HUGE = b"\x00\x7f", b"\x00\xff"
 _E = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
@@ -45,7 +47,7 @@ _SHIFTED = np.array([2, 6, 10], "<i4").tobytes()
 CONTROLS: tuple[Control, ...] = (
     Control("files.links", "config.json is a link out of the folder", FIRST, do.link_config_out),
     Control("files.readable", "a pipe in the container's place", FIRST, do.put_a_pipe),
-    Control("files.whole", "one page of the container was never written", FIRST, lambda f: punch_hole(f, _FC)),
+    Control("files.whole", "one page was never written", PLAIN_SECOND, lambda f: punch_hole(f, _CODEBOOK)),
     Control("files.settled", "the container grows by a byte while it is read", FIRST, do.nothing, do.grow),
     Control("manifest.form", "a line that is no digest", FIRST, do.in_manifest(lambda text: text + "not a digest\n")),
     Control(
@@ -108,6 +110,7 @@ CONTROLS: tuple[Control, ...] = (
     Control("packed.not_half_float", "half-float twin of equal size", FIRST, do.half_float_weights(_V)),
     Control("packed.not_half_float", "half-float twin of equal size", SECOND, do.half_float_weights(_V)),
     Control("packed.not_legacy", "signed codes: every minimum zero", FIRST, do.scaled_minimums(_V, 0.0)),
+    Control("packed.not_legacy", "signed codes in three of eight tiles", FIRST, damage.no_minimums(_V, 3)),
     Control("scales.finite", "one scale is NaN", FIRST, poke(_V, 0, _NAN)),
     Control("scales.finite", "one row's scale is NaN", SECOND, poke(_V, 4608, _NAN)),
     Control("scales.positive", "one scale is zero", FIRST, poke(_V, 0, b"\0\0")),
@@ -116,6 +119,11 @@ CONTROLS: tuple[Control, ...] = (
     Control("minimums.finite", "one row's minimum is infinite", SECOND, poke(_V, 4672, _INFINITY)),
     Control("minimums.band", "minimums of one projection halved", FIRST, do.scaled_minimums(_V, 0.5)),
     Control("minimums.band", "minimums of one projection halved", SECOND, do.halved_q4_k_minimums(_V)),
+    Control("minimums.band", "minimums of three of eight tiles halved", FIRST, damage.halved_minimums(_V, 3)),
+    Control("packed.magnitude", "one scale is a millionth", FIRST, poke(_V, 0, b"\x80\x32")),
+    Control("packed.magnitude", "one row's scale is a millionth", SECOND, poke(_V, 4608, b"\x80\x2e")),
+    Control("packed.codes", "the codes of every second row are zero", FIRST, damage.no_even_rows(_V)),
+    Control("packed.codes", "half of the codes of one tile are zero", SECOND, damage.no_codes(_V)),
     Control("packed.magnitude", "factors whose sum is infinite", FIRST, do.poked(_V, {0: _HUGE, 512: _MINUS_HUGE})),
     Control("packed.magnitude", "one scale is 8e6", FIRST, poke(_V, 0, b"\xf4\x4a")),
     Control("packed.magnitude", "one row's scale is 2^16", SECOND, poke(_V, 4608, b"\x80\x47")),
@@ -125,14 +133,26 @@ CONTROLS: tuple[Control, ...] = (
     Control("norms.bfloat16", "a norm of zeros", FIRST, do.zeroed(_FINAL)),
     Control("fusion.finite", "one value is NaN", FIRST, poke(_FC, 0, _NAN)),
     Control("fusion.bfloat16", "half-float twin of the fusion matrix", FIRST, do.as_half_floats(_FC)),
+    Control("fusion.bfloat16", "a twentieth in half floats", FIRST, damage.partly_half_floats(_FC, 0.5, 0.55)),
     Control("fusion.bfloat16", "one value is 1.7e38", FIRST, poke(_FC, 0, _HUGE)),
     Control("fusion.order", "the fusion matrix row-major under the same shape", FIRST, do.row_major(_FC, 256, 768)),
     Control("fusion.order", "the fusion matrix column-major", FIRST, do.in_blocks(_FC, 256, 768, 256)),
     Control("fusion.order", "the fusion matrix in blocks of 16 rows", FIRST, do.in_blocks(_FC, 256, 768, 16)),
+    Control("fusion.order", "the fusion matrix in blocks of 32 columns", FIRST, damage.in_column_blocks(_FC, 256, 768)),
+    Control("conv.kernels", "half floats, a tenth of them zero", SECOND, damage.partly_half_floats(_KERNEL, 0, 1, 0.1)),
     Control("conv.kernels", "one value is NaN", SECOND, poke(_KERNEL, 0, _NAN)),
     Control("conv.kernels", "half-float twin of a base kernel", SECOND, do.as_half_floats(_KERNEL)),
     Control("codebooks.values", "half-float twin of a codebook", PLAIN_SECOND, do.as_half_floats(_CODEBOOK)),
     Control("codebooks.values", "one value is NaN", PLAIN_SECOND, poke(_CODEBOOK, 0, _NAN)),
+    Control("weights.whole", "one tap of the fusion matrix is zero", FIRST, damage.zero_tap(_FC, 768, 256, 512)),
+    Control("weights.whole", "a page of the fusion matrix is zero", FIRST, poke(_FC, 100_000, bytes(4096))),
+    Control("weights.whole", "one tap of the fusion matrix is zero", SECOND, damage.no_column_of_tiles(_FC, 256)),
+    Control("weights.whole", "most rows of a codebook are zero", PLAIN_SECOND, damage.zero_rows(_CODEBOOK, 256, 0.7)),
+    Control("weights.distinct", "one tile all over a projection", FIRST, damage.one_tile(_V, 5120)),
+    Control("weights.distinct", "one tile all over a projection", SECOND, damage.one_tile(_V, 4736)),
+    Control("weights.distinct", "a projection in place of another", FIRST, damage.copied(_K, _V)),
+    Control("weights.distinct", "both codebooks are one", SECOND, damage.copied(_CODEBOOK, _PREDECESSOR)),
+    Control("weights.distinct", "both codebooks are one", PLAIN_SECOND, damage.copied(_CODEBOOK, _PREDECESSOR)),
     Control("scalars.block_size", "off by one", FIRST, scalar("block_size", b"\x09")),
     Control("scalars.block_size", "off by one", PLAIN_SECOND, scalar("block_size", b"\x09")),
     Control("scalars.target_layer_ids", "each shifted by one", FIRST, scalar("target_layer_ids", _SHIFTED)),

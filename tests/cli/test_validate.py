@@ -44,7 +44,7 @@ def test_a_sound_package_ends_with_0_and_shows_the_evidence(package: Path) -> No
     result = run(str(package))
     assert result.exit_code == 0
     assert "median of minimum/scale -7." in result.stdout
-    assert "pass: passes 52 of 52 checks" in result.stdout
+    assert "pass: passes 55 of 55 checks" in result.stdout
 
 
 def test_a_refused_package_ends_with_1_and_says_why_and_what_to_do(tmp_path: Path) -> None:
@@ -122,7 +122,7 @@ def test_what_could_not_be_run_is_listed_once_a_reason(tmp_path: Path) -> None:
     edit_config(tmp_path / "p", lambda content: content | {"rope_theta": None})
     result = run(str(tmp_path / "p"))
     assert "not run, because rope_theta is not stated: config.rope, scalars.rope_theta\n" in result.stdout
-    assert "refused: fails 1 of 52 checks; 2 could not be run (" in result.stdout
+    assert "refused: fails 1 of 55 checks; 2 could not be run (" in result.stdout
 
 
 @pytest.mark.parametrize("option", ["--report", "--work", "--store", "--hub"])
@@ -256,7 +256,7 @@ def test_the_selftest_prints_its_matrix_and_ends_with_0() -> None:
     assert result.exit_code == 0
     assert "only it" in result.stdout
     assert "not only it" not in result.stdout
-    assert "controls for 58 checks" in result.stdout
+    assert "controls for 61 checks" in result.stdout
 
 
 def test_a_selftest_with_a_gap_ends_with_1(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -112,7 +112,7 @@ def test_the_largest_scale_is_found_wherever_its_tile_lies(kind: Kind, sizes: li
     statistics = PackedStatistics(encoding)
     for at in range(0, 400, sizes[0]):
         statistics.take(at * chunks.shape[1], chunks[at : at + sizes[0]].reshape(-1).copy())
-    assert statistics.too_large == 0
+    assert statistics.faults["too_large"] == 0
     assert statistics.first_bad["largest_scale"][0] == 173 * 32 + 9
     assert statistics.largest_scale == (1.0 if kind == Kind.Q4_1 else chunks[173, 9:256:32].max())
 
