@@ -68,7 +68,7 @@ class Matched:
                 "dflash.tensor_missing",
                 f"{where}:{each.name}",
                 "absent",
-                list(each.shape),
+                list(each.shape) if each.sized else "a tensor of a size that the config does not give",
                 f"The {each.role} is not in the file under any known name; the draft cannot run without it. "
                 "Download the file again, or give the config that belongs to it.",
             )

@@ -6,6 +6,8 @@ read, as [] or [1], ids as [n]. A float is equal when it is the config's value r
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -58,7 +60,11 @@ def read_scalar(entry: Entry, data: np.ndarray, count: int) -> tuple[Number, ...
                 entry.name,
                 list(entry.shape),
                 [count],
-                "The scalar has another number of values than the config; config and container are of two drafts.",
+                "The scalar has as many values as the config, in another shape than any writer is known to give it; "
+                "pack the draft again."
+                if prod(entry.shape) == count
+                else "The scalar has another number of values than the config; config and container are of two drafts. "
+                "Download the package again.",
             )
         )
     return read_numbers(entry, data)
@@ -73,7 +79,8 @@ def check_scalar(name: str, entry: Entry, data: np.ndarray, config: DraftConfig 
     try:
         stored = read_scalar(entry, data, len(values))
     except Refused as refused:
-        return refused.refusals[0]
+        (refusal,) = refused.refusals
+        return replace(refusal, where=f"{where}:{entry.name}")
     if list(stored) == [as_stored(value, entry.dtype) for value in values]:
         return None
     return Refusal(

@@ -8,7 +8,7 @@ writes Q4_K since version 1.0.2, though no such draft is published.
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -84,7 +84,7 @@ def locate(
             if located := _located(config.generation, expected, entry, f"{where}:{entry.name}", findings):
                 found[expected.name] = located
         except Refused as refused:
-            findings.extend(refused.refusals)
+            findings.extend([replace(refusal, where=f"{where}:{entry.name}") for refusal in refused.refusals])
     kinds = Counter(
         (located.expected.role.value, located.encoding.kind.value if located.encoding else located.entry.dtype)
         for located in found.values()

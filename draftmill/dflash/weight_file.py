@@ -34,7 +34,8 @@ def stated_weight_file(places: Places) -> str | None:
             continue
         if not value.lower().endswith(_WEIGHT_SUFFIX) and not _NAMES_WEIGHTS.search(place.rpartition(".")[2]):
             continue
-        places.raw(place)
+        if _TOWER.search(place) or value.lower().endswith(SUFFIX):
+            places.raw(place)  # any other file is nothing that is read here, and remarked on as such
         if _ADDRESS.match(value):
             places.refuse(
                 "weight_path",
@@ -44,7 +45,7 @@ def stated_weight_file(places: Places) -> str | None:
                 "The weight file is named by an address on a network, and nothing is fetched from there. Put the file "
                 "into the package and name it there.",
             )
-        elif problem := path_problem(value):
+        elif problem := path_problem(value) if value.strip() else "is empty":
             places.refuse(
                 "weight_path",
                 place,

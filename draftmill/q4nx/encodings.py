@@ -239,13 +239,13 @@ def _expected(entry: Entry, encoding: Encoding) -> Encoding:
             f"A matrix of {encoding.rows} x {encoding.columns} takes {encoding.tile_rows} x {encoding.tile_columns} "
             f"tiles of 32 x 256, and is not stored so; config and container disagree: {_ADVICE}.",
         )
+    forms = (Kind.BF16, Kind.BLOCK_BF16) if entry.dtype == "BF16" else (encoding.kind,)
     raise _refused(
         "q4nx.shape_unexpected",
         entry,
         list(entry.shape),
-        list(encoding.shape),
-        f"The tensor does not have the shape that {encoding.kind} of {encoding.rows} x {encoding.columns} has: "
-        f"{_ADVICE}.",
+        [list(replace(encoding, kind=kind).shape) for kind in forms],
+        f"The tensor has no shape that {entry.dtype} of {encoding.rows} x {encoding.columns} has: {_ADVICE}.",
     )
 
 

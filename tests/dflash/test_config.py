@@ -387,6 +387,13 @@ def test_a_vendor_package_that_says_it_has_a_head_gets_a_remark() -> None:
     assert "dflash.own_head_stated" in remarks(parse_config(VENDOR | {"has_own_lm_head": True}))
 
 
+def test_an_empty_weight_path_and_a_file_that_is_no_container_are_called_that() -> None:
+    (refusal,) = refusals_of(BOLT | {"weight_file": ""})
+    assert "path is empty" in refusal.sentence
+    config = parse_config(BOLT | {"weight_file": "model.safetensors"})
+    assert (config.weight_file, config.unknown) == (None, ("weight_file",))
+
+
 @pytest.mark.parametrize(
     "address", ["https://host/x.q4nx", "http:/host/x.q4nx", "s3://bucket/x.q4nx", "//host/x.q4nx", "file:///x.q4nx"]
 )
