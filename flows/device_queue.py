@@ -26,7 +26,8 @@ from prefect.concurrency.asyncio import ConcurrencySlotAcquisitionError
 from prefect.concurrency.sync import concurrency
 from prefect.exceptions import ObjectAlreadyExists, ObjectNotFound, PrefectException
 
-from draftmill.measurement.device_lock import hold, lock_folder
+from draftmill.kernel_lock import hold
+from draftmill.measurement.device_lock import HELD, lock_folder
 from draftmill.measurement.devices import Device
 from draftmill.outcome import Temporary, Unavailable
 from draftmill.progress import Progress, silent
@@ -55,7 +56,7 @@ def device_queue(
     """
     deadline = time.monotonic() + wait_s
     path = (folder or lock_folder()) / f"{device.lock}.queue"
-    with hold(path, f"the queue for {device.name}", run=run, wait_s=wait_s, progress=progress) as killed:
+    with hold(path, f"the queue for {device.name}", run=run, wait_s=wait_s, progress=progress, code=HELD) as killed:
         slot = _slot(limit_name(device), deadline, bool(killed) or PRIVATE in os.environ, progress)
         try:
             yield

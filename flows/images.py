@@ -20,6 +20,8 @@ from docker.errors import APIError, ContainerError, ImageNotFound
 
 from draftmill import __version__
 from draftmill.digest import canonical_json
+from draftmill.kernel_lock import hold
+from draftmill.measurement.device_lock import lock_folder
 from draftmill.outcome import BadConfiguration, Unavailable
 from draftmill.progress import Progress, silent
 from flows.image_builders import NotBuilt, Order, builder
@@ -28,6 +30,8 @@ ROOT = Path(__file__).resolve().parents[1]
 SOURCE_LABEL = "org.draftmill.source"
 VERSIONS_LABEL = "org.draftmill.versions"
 BASE_LABEL = "org.opencontainers.image.base.digest"
+
+LONGEST_BUILD_S = 3600
 
 CONTEXT = (".dockerignore", "requirements/jobs.txt", "draftmill", "jobs")
 """What the Dockerfiles copy, and the file that keeps the rest out."""
@@ -102,7 +106,7 @@ def is_current(client: docker.DockerClient, image: Image) -> bool:
 def build_images(
     client: docker.DockerClient, names: Iterable[str] = tuple(IMAGES), progress: Progress = silent
 ) -> dict[str, str]:
-    """Builds what is not current; tag -> image ID of each. Progress counts build steps.
+    """Builds what is not current, one process at a time; tag -> image ID of each. Progress counts build steps.
 
     Raises BadConfiguration for an unknown name or where there is no source, Unavailable when a build fails.
     """
@@ -116,8 +120,10 @@ def build_images(
             raise BadConfiguration(sentence, code="images.no_source")
         below = [other.name for other in IMAGES.values() if other.tag == image.base]
         built |= build_images(client, below, progress)
-        if not is_current(client, image):
-            _build_with_versions(client, image, progress)
+        lock = lock_folder() / f"image-{name}.lock"
+        with hold(lock, f"the image {name}", run="images build", wait_s=LONGEST_BUILD_S, progress=progress):
+            if not is_current(client, image):
+                _build_with_versions(client, image, progress)
         built[image.tag] = str(client.images.get(image.tag).id)
     return built
 

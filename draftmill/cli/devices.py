@@ -11,7 +11,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from draftmill.cli.main import REFUSED_OR_FAILED, report
-from draftmill.measurement.device_lock import held_by, lock_path
+from draftmill.kernel_lock import held_by
+from draftmill.measurement.device_lock import lock_path
 from draftmill.measurement.devices import UNLIMITED, Device, find_device, load_devices
 from draftmill.measurement.preflight import Preflight, preflight
 from draftmill.outcome import Refused

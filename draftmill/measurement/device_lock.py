@@ -1,33 +1,23 @@
-"""One holder of a device at a time: a kernel lock (flock) on a file of the host that the device is in.
+"""One holder of a device at a time: a kernel lock on a file of the host that the device is in.
 
-The kernel frees it with its holder, however that ends: nothing has to be repaired, and no server has to be asked. Who
-does the device work takes it, so that it is never free while somebody works. The files lie in one folder for all users
-of the host, and a container that is given a device is given its file: a lock is on the file, not on its name.
-
-    <folder>/<lock>.lock    {"pid", "host", "run", "since"} of the holder; only true while the lock is held
+Who does the device work takes it, so that it is never free while somebody works. The files lie in one folder for all
+users of the host, and a container that is given a device is given its file.
 """
 
 import contextlib
-import errno
-import fcntl
-import json
 import os
-import socket
 import stat
-import time
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 
+from draftmill.kernel_lock import FOR_ANYBODY, hold
 from draftmill.measurement.devices import Device
-from draftmill.outcome import BadConfiguration, Temporary
+from draftmill.outcome import BadConfiguration
 from draftmill.progress import Progress, silent
 
+HELD = "device.held"
 LOCKS = "DRAFTMILL_DEVICE_LOCKS"
 """Environment variable that names the folder, the same for every user and container of a host."""
-POLL_S = 0.2
-_ANYBODY = 0o1777
-_held: set[int] = set()
 
 
 def lock_folder() -> Path:
@@ -39,7 +29,7 @@ def lock_folder() -> Path:
         return Path(named)
     for shared in (Path("/run/lock"), Path("/tmp")):  # noqa: S108 - the files are opened without following links
         with contextlib.suppress(OSError):
-            if stat.S_IMODE(shared.stat().st_mode) & _ANYBODY == _ANYBODY:
+            if stat.S_IMODE(shared.stat().st_mode) & FOR_ANYBODY == FOR_ANYBODY:
                 return shared / "draftmill"
     raise BadConfiguration(f"neither /run/lock nor /tmp is open to all users: set {LOCKS} to a folder that is")
 
@@ -63,129 +53,5 @@ def device_lock(
     BadConfiguration where the lock's file cannot be had.
     """
     path = lock_path(device, folder)
-    with hold(path, f"device {device.name}", run=run, wait_s=wait_s, progress=progress):
+    with hold(path, f"device {device.name}", run=run, wait_s=wait_s, progress=progress, code=HELD):
         yield
-
-
-@contextlib.contextmanager
-def hold(path: Path, what: str, *, run: str, wait_s: float = 0, progress: Progress = silent) -> Iterator[str]:
-    """`device_lock` of any file; `what` is what it stands for. Gives who held it before and did not live to let go."""
-    started = time.monotonic()
-    while (descriptor := _try(path)) is None:
-        waited = time.monotonic() - started
-        if waited >= wait_s:
-            sentence = f"{what} is held by {_recorded(path) or 'somebody'}; try again when that has ended."
-            raise Temporary(sentence, code="device.held", where=str(path))
-        progress(f"waiting for {what}, held by {_recorded(path)}, seconds", int(waited), int(wait_s))
-        time.sleep(min(POLL_S, wait_s - waited))
-    _held.add(descriptor)
-    try:
-        killed = _recorded(path)
-        record = {
-            "pid": os.getpid(),
-            "host": socket.gethostname(),  # in a container its ID
-            "run": run,
-            "since": datetime.now(UTC).isoformat(timespec="seconds"),
-        }
-        _write(descriptor, json.dumps(record))
-        yield killed
-    finally:
-        if descriptor in _held:  # not in a child that was forked inside the block
-            _write(descriptor, "")
-            _held.discard(descriptor)
-            os.close(descriptor)
-
-
-def make_lock(path: Path) -> None:
-    """Makes the lock's file, free, where it is not there: a container can be given a file that exists."""
-    os.close(_open(path))
-
-
-def is_free(path: Path) -> bool:
-    """Whether nobody holds the lock now."""
-    descriptor = _try(path)
-    if descriptor is None:
-        return False
-    os.close(descriptor)
-    return True
-
-
-def held_by(path: Path) -> str:
-    """Who holds the lock now; empty when nobody does. Does not get into the way of one that is free."""
-    who = _recorded(path)
-    return who if who and not is_free(path) else ""
-
-
-def _recorded(path: Path) -> str:
-    """Who the record says; also of one that was killed."""
-    try:
-        record = json.loads(path.read_text())
-        return f"run {record['run']} (process {record['pid']} on {record['host']}, since {record['since']})"
-    except (OSError, ValueError, TypeError, KeyError):
-        return ""
-
-
-def _try(path: Path) -> int | None:
-    """An open descriptor that has the lock, or None when another has it. It is closed by an exec."""
-    while True:
-        descriptor = _open(path)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # Somebody may have cleared the folder: a lock on a file without a name keeps nobody out.
-            if os.path.samestat(os.fstat(descriptor), os.stat(path)):
-                return descriptor
-        except BlockingIOError:
-            os.close(descriptor)
-            return None
-        except FileNotFoundError:
-            pass
-        except BaseException:
-            os.close(descriptor)
-            raise
-        os.close(descriptor)
-
-
-def _open(path: Path) -> int:
-    """Opens or makes the file, for all users. A link is not followed: in a shared folder it may be anybody's."""
-    try:
-        _make_folder(path.parent)
-        for flags in (0, os.O_CREAT | os.O_EXCL, 0):
-            # Linux refuses O_CREAT for a file of another user in a sticky folder, so it is tried without first.
-            try:
-                descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC | flags, 0o666)
-            except (FileNotFoundError, FileExistsError):
-                continue
-            if flags:
-                os.fchmod(descriptor, 0o666)  # whatever the umask is
-            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                os.close(descriptor)
-                raise OSError(errno.EINVAL, "it is no regular file", str(path))
-            return descriptor
-        raise FileNotFoundError(errno.ENOENT, "it comes and goes", str(path))
-    except OSError as error:
-        sentence = f"The lock {path} cannot be opened ({error.strerror}): let every user write there, or set {LOCKS}."
-        raise BadConfiguration(sentence, code="device.lock_file", where=str(path)) from error
-
-
-def _make_folder(folder: Path) -> None:
-    try:
-        folder.mkdir()
-    except FileExistsError:
-        return
-    folder.chmod(_ANYBODY)
-
-
-def _write(descriptor: int, text: str) -> None:
-    os.ftruncate(descriptor, 0)
-    os.pwrite(descriptor, text.encode(), 0)
-
-
-def _let_go() -> None:
-    """In a forked child: a copy of the descriptor would keep the lock when its holder is gone."""
-    for descriptor in _held:
-        with contextlib.suppress(OSError):
-            os.close(descriptor)
-    _held.clear()
-
-
-os.register_at_fork(after_in_child=_let_go)

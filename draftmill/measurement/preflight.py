@@ -12,7 +12,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from draftmill.measurement.device_lock import held_by, lock_path
+from draftmill.kernel_lock import held_by
+from draftmill.measurement.device_lock import lock_path
 from draftmill.measurement.device_memory import read_memory
 from draftmill.measurement.devices import UNLIMITED, Device, Node
 from draftmill.measurement.flags import Help, Settings, clean_environment, command_line, read_help

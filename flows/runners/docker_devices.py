@@ -8,7 +8,8 @@ from pathlib import Path
 
 from docker.types import Mount, Ulimit
 
-from draftmill.measurement.device_lock import LOCKS, lock_path, make_lock
+from draftmill.kernel_lock import make_lock
+from draftmill.measurement.device_lock import LOCKS, lock_path
 from draftmill.measurement.devices import Device
 from draftmill.outcome import Refusal, Refused
 from flows.images import MEASURING

@@ -14,7 +14,8 @@ from typing import Any
 import docker
 import pytest
 
-from draftmill.measurement.device_lock import LOCKS, held_by, is_free, lock_path
+from draftmill.kernel_lock import held_by, is_free
+from draftmill.measurement.device_lock import LOCKS, lock_path
 from draftmill.measurement.devices import CPU, Device
 from draftmill.outcome import Refused, Unavailable
 from flows.images import MEASURE

@@ -6,7 +6,9 @@ from typing import Any
 import docker
 import pytest
 
-from draftmill.outcome import BadConfiguration, Unavailable
+from draftmill.kernel_lock import hold
+from draftmill.measurement.device_lock import LOCKS
+from draftmill.outcome import BadConfiguration, Temporary, Unavailable
 from flows import images
 from flows.image_builders import NotBuilt, Order, builder, by_engine
 from flows.images import JOBS, MEASURE, STOCK, VERSIONS_LABEL, Image, build_images, image_for, is_current, source_digest
@@ -124,6 +126,17 @@ def test_a_failed_build_names_the_base_and_how_to_make_one(checkout: Path) -> No
 def test_a_base_that_is_named_is_built_on(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DRAFTMILL_JOBS_BASE", "draftmill.invalid/base:none")
     with pytest.raises(Unavailable, match=r"draftmill\.invalid/base:none"):
+        build_images(engine(), ["jobs"])
+
+
+@pytest.mark.docker
+def test_two_commands_do_not_build_one_image_at_the_same_time(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv(LOCKS, str(tmp_path))
+    monkeypatch.setattr(images, "LONGEST_BUILD_S", 0)
+    with (
+        hold(tmp_path / "image-jobs.lock", "x", run="the other"),
+        pytest.raises(Temporary, match="the image jobs is held by run the other"),
+    ):
         build_images(engine(), ["jobs"])
 
 
