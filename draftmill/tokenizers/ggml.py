@@ -3,6 +3,7 @@
 Keys: the GGUF specification's tokenizer.ggml.*; reading as in src/llama-vocab.cpp (llama_vocab::impl::load).
 """
 
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,10 @@ from draftmill.tokenizers.vocabulary import MAX_TOKENS, AddedToken, Vocabulary, 
 KINDS = {"gpt2": "BPE", "llama": "SPM", "bert": "WPM", "t5": "UGM", "rwkv": "RWKV"}
 """tokenizer.ggml.model -> vocabulary type."""
 
-_UNKNOWN, _CONTROL, _USER_DEFINED, _UNUSED = 2, 3, 4, 5
+_NORMAL, _UNKNOWN, _CONTROL, _USER_DEFINED, _UNUSED = 1, 2, 3, 4, 5
+TYPES = {_UNKNOWN: "unknown", _CONTROL: "control", _USER_DEFINED: "user-defined", _UNUSED: "unused", 6: "byte"}
+"""llama_token_type, all but normal."""
+_PER_TOKEN_CODES = {"token_type": "tokenizer.gguf_types", "scores": "tokenizer.gguf_scores"}
 _ROLE_KEYS = {"bos": "bos_token_id", "eos": "eos_token_id", "pad": "padding_token_id", "unk": "unknown_token_id"}
 
 
@@ -21,7 +25,8 @@ def read_gguf(path: Path) -> Vocabulary:
     """The vocabulary of a GGUF file.
 
     Flags of added tokens, normalizer, pre-tokenizer rules, post-processor and decoder are not in a GGUF: they stay
-    unstated. Padding (`[PADn]` of type unused) counts into `size` only.
+    unstated. It states token_types ([id, name] of each token that is not normal), and scores ([id, score]) where it has
+    them. Padding (`[PADn]` of type unused) counts into `size` only.
     Raises Refused: gguf.* from the header, tokenizer.gguf_* for a vocabulary that the runtime would not load.
     """
     fields = read_header(path).fields
@@ -33,10 +38,8 @@ def read_gguf(path: Path) -> Vocabulary:
     if not isinstance(tokens, list) or not 0 < len(tokens) <= MAX_TOKENS or not isinstance(tokens[0], str):
         count = len(tokens) if isinstance(tokens, list) else None
         raise _refused("tokenizer.gguf_tokens", where, count, f"1..{MAX_TOKENS} texts", "it carries no token list")
-    types = fields.get("tokenizer.ggml.token_type", [1] * len(tokens))
-    if not isinstance(types, list) or len(types) != len(tokens):
-        count = len(types) if isinstance(types, list) else None
-        raise _refused("tokenizer.gguf_types", where, count, len(tokens), "not every token has a type")
+    types = _per_token(fields, "token_type", int, len(tokens), where) or [_NORMAL] * len(tokens)
+    scores = _per_token(fields, "scores", float, len(tokens), where)
 
     named = {token: text or f"[EMPTY_{token}]" for token, text in enumerate(tokens)}
     different = len(set(named.values()))
@@ -50,6 +53,12 @@ def read_gguf(path: Path) -> Vocabulary:
         )
     texts = {t: text for t, text in named.items() if not (types[t] == _UNUSED and text == padding_text(t))}
     added = {t: AddedToken(text) for t, text in texts.items() if types[t] in (_UNKNOWN, _CONTROL, _USER_DEFINED)}
+    kinds = [[t, TYPES.get(types[t], f"type {types[t]}")] for t in texts if types[t] != _NORMAL]
+    stated: dict[str, Any] = {"token_types": kinds}
+    if scores is not None:
+        stated["scores"] = [[t, scores[t] if isfinite(scores[t]) else str(scores[t])] for t in texts]
+    if "tokenizer.ggml.merges" in fields:
+        stated["merges"] = fields["tokenizer.ggml.merges"]
     ids = {role: fields.get(f"tokenizer.ggml.{key}") for role, key in _ROLE_KEYS.items()}
     return Vocabulary(
         source=str(path),
@@ -61,10 +70,21 @@ def read_gguf(path: Path) -> Vocabulary:
         ids={role: token for role, token in ids.items() if isinstance(token, int) and token < len(tokens)},
         add_bos=_flag(fields, "add_bos_token"),
         add_eos=_flag(fields, "add_eos_token"),
-        stated={"merges": fields["tokenizer.ggml.merges"]} if "tokenizer.ggml.merges" in fields else {},
+        stated=stated,
         unresolved={},
         pre=pre if isinstance(pre := fields.get("tokenizer.ggml.pre"), str) else None,
     )
+
+
+def _per_token(fields: dict[str, Any], key: str, form: type, count: int, where: str) -> list[Any] | None:
+    """The array tokenizer.ggml.`key`, None where there is none. GGUF arrays are of one type throughout."""
+    values = fields.get(f"tokenizer.ggml.{key}")
+    if values is None:
+        return None
+    if not isinstance(values, list) or len(values) != count or not isinstance(values[0], form):
+        found = len(values) if isinstance(values, list) else None
+        raise _refused(_PER_TOKEN_CODES[key], where, found, count, f"not every token has its {key}")
+    return values
 
 
 def _flag(fields: dict[str, Any], name: str) -> bool | None:

@@ -13,7 +13,7 @@ from draftmill.digest import canonical_json
 from draftmill.tokenizers.vocabulary import Vocabulary
 
 _MISSING = object()
-_LISTS_BY_ID = ("texts", "added", "added_flags")
+_LISTS_BY_ID = ("texts", "added", "added_flags", "token_types", "scores")
 
 
 class Level(StrEnum):
@@ -70,7 +70,7 @@ def compare(left: Vocabulary, right: Vocabulary) -> Comparison:
         elif left.digests[facet] == right.digests[facet]:
             equal.append(facet)
         else:
-            differences.append(_first_difference(facet, left.facets[facet], right.facets[facet]))
+            differences.append(first_difference(facet, left.facets[facet], right.facets[facet]))
     if differences:
         level = Level.TEXTS if "texts" in equal else Level.NONE
     elif unstated:
@@ -82,7 +82,8 @@ def compare(left: Vocabulary, right: Vocabulary) -> Comparison:
     return Comparison(level, tuple(equal), tuple(differences), tuple(unstated))
 
 
-def _first_difference(facet: str, left: Any, right: Any) -> Difference:
+def first_difference(facet: str, left: Any, right: Any) -> Difference:
+    """Where two values of a facet part that are not equal."""
     if facet in _LISTS_BY_ID:
         mine, yours = _by_id(left), _by_id(right)
         token = next(t for t in sorted({*mine, *yours}) if mine.get(t) != yours.get(t))

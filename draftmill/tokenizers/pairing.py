@@ -5,9 +5,10 @@ src/llama-vocab.cpp. The server says a failed check on debug level only and then
 """
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from draftmill.outcome import Refusal
+from draftmill.tokenizers.pairing_remarks import shown, unheeded
 from draftmill.tokenizers.vocabulary import Vocabulary
 
 MAX_SIZE_DIFFERENCE = 128
@@ -44,16 +45,50 @@ class Pairing:
             return "refused"
         return "compatible with remarks" if self.remarks else "compatible"
 
+    @property
+    def first_difference(self) -> str | None:
+        """In one line: the first rule that fails, else the first remark."""
+        for refusal in self.refusals:
+            return f"{refusal.where}: target {refusal.expected!r}, draft {refusal.measured!r}"
+        return next(iter(self.remarks), None)
+
+
+@dataclass(frozen=True)
+class Ruled:
+    """What the rule looks at beside the texts, as the runtime takes it: defaults stand in for what is not stated."""
+
+    kind: str
+    add_bos: bool
+    bos: int | None
+    add_eos: bool
+    eos: int | None
+    size: int
+
+
+def ruled(vocabulary: Vocabulary) -> Ruled:
+    kind, ids, defaults = vocabulary.kind, vocabulary.ids, _DEFAULT_IDS.get(vocabulary.kind, {})
+    adds_bos = kind in _BOS_KINDS or vocabulary.pre in _BOS_PRE
+    return Ruled(
+        kind=kind,
+        add_bos=adds_bos if vocabulary.add_bos is None else vocabulary.add_bos,
+        bos=ids.get("bos", defaults.get("bos")),
+        add_eos=kind in _EOS_KINDS if vocabulary.add_eos is None else vocabulary.add_eos,
+        eos=ids.get("eos", defaults.get("eos")),
+        size=vocabulary.size,
+    )
+
 
 def pair(target: Vocabulary, draft: Vocabulary) -> Pairing:
     """Judges two vocabularies as the runtime would judge their GGUF files.
 
-    A tokenizer.json stands for the GGUF made from it: give it its embedding rows first (`Vocabulary.padded`).
+    A tokenizer.json stands for the GGUF made from it: give it its embedding rows first (`Vocabulary.padded`), or
+    read it with `draftmill.tokenizers.sources`.
     """
     refusals: list[Refusal] = []
     remarks: list[str] = []
+    rules = ruled(target), ruled(draft)
 
-    def refuse(code: str, where: str, measured: object, expected: object, sentence: str) -> None:
+    def refuse(code: str, where: str, measured: Any, expected: Any, sentence: str) -> None:
         refusals.append(Refusal(f"tokenizer.{code}", where, measured, expected, sentence))
 
     if target.kind != draft.kind:
@@ -64,15 +99,12 @@ def pair(target: Vocabulary, draft: Vocabulary) -> Pairing:
             target.kind,
             "The two tokenizers work differently; take a draft made for this target's family.",
         )
-    for role, kinds in (("bos", _BOS_KINDS), ("eos", _EOS_KINDS)):
-        adds, id_of = [], []
-        for side, vocabulary in (("target", target), ("draft", draft)):
-            stated: bool | None = getattr(vocabulary, f"add_{role}")
-            if stated is None and vocabulary.kind == "BPE" and role == "bos" and vocabulary.pre is None:
-                remarks.append(f"the {side} does not say whether it adds a bos; taken as no, its pre-tokenizer decides")
-            default = vocabulary.kind in kinds or (role == "bos" and vocabulary.pre in _BOS_PRE)
-            adds.append(default if stated is None else stated)
-            id_of.append(vocabulary.ids.get(role, _DEFAULT_IDS.get(vocabulary.kind, {}).get(role)))
+    for side, vocabulary in (("target", target), ("draft", draft)):
+        if vocabulary.add_bos is None and vocabulary.kind == "BPE" and vocabulary.pre is None:
+            remarks.append(f"the {side} does not say whether it adds a bos; taken as no, its pre-tokenizer decides")
+    for role in ("bos", "eos"):
+        adds = [getattr(rule, f"add_{role}") for rule in rules]
+        id_of = [getattr(rule, role) for rule in rules]
         if adds[0] != adds[1]:
             refuse(
                 f"pair_add_{role}",
@@ -89,7 +121,7 @@ def pair(target: Vocabulary, draft: Vocabulary) -> Pairing:
                 id_of[0],
                 f"Both add a {role} token, but not the same one; use the target's own tokenizer.",
             )
-        elif id_of[0] != id_of[1]:
+        elif role in target.ids and role in draft.ids and id_of[0] != id_of[1]:
             remarks.append(f"{role} ids differ, which the runtime ignores: target {id_of[0]}, draft {id_of[1]}")
     if abs(target.size - draft.size) > MAX_SIZE_DIFFERENCE:
         refuse(
@@ -99,27 +131,22 @@ def pair(target: Vocabulary, draft: Vocabulary) -> Pairing:
             f"{target.size} +- {MAX_SIZE_DIFFERENCE}",
             "The token counts differ by more than padding; take a draft made for this target's family.",
         )
-    shared = range(min(target.size, draft.size))
-    different = [token for token in shared if target.text(token) != draft.text(token)]
-    compared = [token for token in different if token >= FIRST_COMPARED]
+    elif target.size != draft.size:
+        remarks.append(f"token counts differ within the allowance: target {target.size}, draft {draft.size}")
+    compared = [token for token in different_texts(target, draft) if token >= FIRST_COMPARED]
     if compared:
         first = compared[0]
         refuse(
             "pair_text",
             f"id {first}",
-            draft.text(first),
-            target.text(first),
+            shown(draft.text(first)),
+            shown(target.text(first)),
             f"{len(compared)} ids have another text, {first} the first; use the target's own tokenizer for the draft.",
         )
-    remarks += [
-        f"id {token} differs, which the runtime ignores: target {target.text(token)!r}, draft {draft.text(token)!r}"
-        for token in different
-        if token < FIRST_COMPARED
-    ]
-    if target.size != draft.size:
-        remarks.append(f"token counts differ within the allowance: target {target.size}, draft {draft.size}")
-    if None not in (target.pre, draft.pre) and target.pre != draft.pre:
-        remarks.append(f"pre-tokenizers differ, which the runtime ignores: target {target.pre}, draft {draft.pre}")
-    if "merges" in target.digests.keys() & draft.digests.keys() and target.digests["merges"] != draft.digests["merges"]:
-        remarks.append("merges differ, which the runtime ignores")
-    return Pairing(tuple(refusals), tuple(remarks))
+    return Pairing(tuple(refusals), (*remarks, *unheeded(target, draft, FIRST_COMPARED)))
+
+
+def different_texts(target: Vocabulary, draft: Vocabulary) -> list[int]:
+    """The ids that both have and whose texts differ, padding included."""
+    shared = range(min(target.size, draft.size))
+    return [token for token in shared if target.text(token) != draft.text(token)]

@@ -1,11 +1,12 @@
 """Real target and draft pairs as GGUF files, made from SmolLM2-135M; each is built on first use and kept.
 
-They lie below .mill/inputs/pairs/, in a folder named after the code that makes them; folders of older code are removed.
+They lie below .mill/inputs/pairs/, 1.8 GB: the wide pair in a folder of its own, the others in one named after the code
+that makes them. Folders of older code are removed once nobody can be using them.
 
 wide().target     SmolLM2 with every MLP eight times as wide, F16, 1.4 GB
 wide().draft      SmolLM2 in Q8_0: nearly all is accepted, faster
 coarse_draft()    SmolLM2 in Q2_K where the rows allow it, else IQ4_NL: the middle
-pruned_draft()    SmolLM2 in Q8_0 without six of its layers: hardly any is accepted, slower
+pruned_draft()    SmolLM2 in Q8_0 without its layers 1 to 5: hardly any is accepted, slower
 qwen3_draft()     random weights with Qwen3's vocabulary: the server drops it
 
 small() and small_wrong_draft() are of two layers and the first 4096 tokens of the vocabulary. They repeat themselves
@@ -13,6 +14,7 @@ rather than speak, at about 100 tokens a second, with nearly all drafts accepted
 """
 
 import shutil
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -30,12 +32,14 @@ from tests.support.checkpoints import write_checkpoint
 from tests.support.inputs import INPUTS, smollm2_gguf
 
 _T = GGMLQuantizationType
+KEPT, WIDE = INPUTS / "pairs", "wide"
+UNUSED_S = 3600
 SMALL_ROWS = 4096
 
 
 def wide() -> wide_target.Pair:
     """The demonstration's pair."""
-    return wide_target.build_pair(smollm2_gguf(), _folder())
+    return wide_target.build_pair(smollm2_gguf(), KEPT / WIDE)
 
 
 def coarse_draft() -> Path:
@@ -43,7 +47,7 @@ def coarse_draft() -> Path:
 
 
 def pruned_draft() -> Path:
-    return _kept("pruned", lambda out: _write_selected(wide().draft, out, [*range(12), *range(18, 30)]))
+    return _kept("pruned", lambda out: _write_selected(wide().draft, out, [0, *range(6, 30)]))
 
 
 def qwen3_draft() -> Path:
@@ -63,11 +67,11 @@ def small_wrong_draft() -> Path:
 
 def _folder() -> Path:
     modules = [Path(str(module.__file__)) for module in (edited_gguf, wide_target)]
-    key = sha256_json([sha256_file(path) for path in [Path(__file__), *modules]])[:16]
-    folder = INPUTS / "pairs" / key
+    folder = KEPT / sha256_json([sha256_file(path) for path in [Path(__file__), *modules]])[:16]
     if not folder.is_dir():
-        for old in folder.parent.glob("*"):
-            shutil.rmtree(old)
+        for old in KEPT.glob("*"):
+            if old.name != WIDE and time.time() - old.stat().st_mtime > UNUSED_S:
+                shutil.rmtree(old)
         folder.mkdir(parents=True, exist_ok=True)
     return folder
 

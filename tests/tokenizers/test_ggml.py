@@ -17,12 +17,12 @@ from tests.tokenizers import synthetic as s
 NORMAL, CONTROL, USER, UNUSED = 1, 3, 4, 5
 
 
-def write_gguf(path: Path, tokens: list[str], types: list[int], **keys: Any) -> Path:
+def write_gguf(path: Path, tokens: list[str], types: list[Any], **keys: Any) -> Path:
     """A GGUF without tensors; keys go below tokenizer.ggml."""
     writer = gguf.GGUFWriter(path, "llama")
     writer.add_tokenizer_model(keys.pop("model", "gpt2"))
     writer.add_token_list(tokens)
-    writer.add_token_types(types)
+    writer.add_array("tokenizer.ggml.token_type", types)
     for name, value in keys.items():
         add = {bool: writer.add_bool, int: writer.add_uint32, str: writer.add_string, list: writer.add_array}
         add[type(value)](f"tokenizer.ggml.{name}", value)
@@ -81,13 +81,16 @@ def test_an_id_outside_the_list_is_not_stated(tmp_path: Path) -> None:
 REFUSED = [
     ("tokenizer.gguf_model", ["a"], [NORMAL], {"model": "none"}),
     ("tokenizer.gguf_types", ["a", "b"], [NORMAL], {}),
+    ("tokenizer.gguf_types", ["a", "b"], ["normal", "normal"], {}),
+    ("tokenizer.gguf_scores", ["a", "b"], [NORMAL, NORMAL], {"scores": [0.5]}),
+    ("tokenizer.gguf_scores", ["a"], [NORMAL], {"scores": [1]}),
     ("tokenizer.gguf_text_twice", ["a", "a"], [NORMAL, NORMAL], {}),
 ]
 
 
 @pytest.mark.parametrize(("code", "tokens", "types", "keys"), REFUSED, ids=[case[0] for case in REFUSED])
 def test_a_vocabulary_that_the_runtime_would_not_load_is_refused(
-    code: str, tokens: list[str], types: list[int], keys: dict[str, Any], tmp_path: Path
+    code: str, tokens: list[str], types: list[Any], keys: dict[str, Any], tmp_path: Path
 ) -> None:
     with pytest.raises(Refused) as refused:
         read_gguf(write_gguf(tmp_path / "v.gguf", tokens, types, **keys))

@@ -13,20 +13,29 @@ from draftmill.tokenizers.ggml import read_gguf
 from draftmill.tokenizers.pairing import pair
 from draftmill.tokenizers.vocabulary import Vocabulary
 from tests.support.inputs import ROOT
-from tests.tokenizers.test_ggml import CONTROL, NORMAL, UNUSED, write_gguf
+from tests.tokenizers.test_ggml import CONTROL, NORMAL, UNUSED, USER, write_gguf
 
 TOKENS = [f"t{token}" for token in range(200)]
 
 
-def vocabulary(folder: Path, *, rows: int = 200, change: dict[int, str] | None = None, **keys: Any) -> Vocabulary:
+def vocabulary(
+    folder: Path,
+    *,
+    rows: int = 200,
+    change: dict[int, str] | None = None,
+    types: dict[int, int] | None = None,
+    **keys: Any,
+) -> Vocabulary:
     tokens = TOKENS + [f"[PAD{token}]" for token in range(200, rows)]
     for token, text in (change or {}).items():
         tokens[token] = text
-    types = [CONTROL if token < 3 else NORMAL for token in range(200)] + [UNUSED] * (rows - 200)
+    kinds = [CONTROL if token < 3 else NORMAL for token in range(200)] + [UNUSED] * (rows - 200)
+    for token, kind in (types or {}).items():
+        kinds[token] = kind
     stated = {"pre": "qwen2", "bos_token_id": 1, "eos_token_id": 2, "add_bos_token": False, "add_eos_token": False}
     keys = {name: value for name, value in (stated | keys).items() if value is not None}
     name = str(len(list(folder.iterdir()))) + ".gguf"
-    return read_gguf(write_gguf(folder / name, tokens[:rows], types[:rows], merges=["a b"], **keys))
+    return read_gguf(write_gguf(folder / name, tokens[:rows], kinds[:rows], **{"merges": ["a b"]} | keys))
 
 
 CASES: list[tuple[str, dict[str, Any], dict[str, Any], str, list[str]]] = [
@@ -107,7 +116,7 @@ def test_what_the_runtime_ignores_is_told_and_nothing_else(tmp_path: Path) -> No
     base = vocabulary(tmp_path)
     assert pair(base, vocabulary(tmp_path, change={5: "x"})).remarks == ()
     assert pair(base, replace(base, stated={"merges": ["b a"]})).remarks == (
-        "merges differ, which the runtime ignores",
+        "merges differ, which the runtime ignores: at [0] target 'a b', draft 'b a'",
     )
     assert pair(base, replace(base, stated={})).verdict == "compatible"
 
@@ -135,3 +144,65 @@ def test_llama_cpp_itself_reads_these_files_and_fails_at_the_same_rule(tmp_path:
     )
     said = dict(zip((case[0] for case in CASES), json.loads(answer.stdout), strict=True))
     assert said == {name: next(iter(codes), None) for name, _, _, _, codes in CASES}
+
+
+UNHEEDED: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
+    (
+        "pre-tokenizer",
+        {},
+        {"pre": "gpt-2"},
+        "pre-tokenizers differ, which the runtime ignores: target qwen2, draft gpt-2",
+    ),
+    (
+        "one merge",
+        {},
+        {"merges": ["a b", "c d"]},
+        "merges differ, which the runtime ignores: at [1] target 'nothing', draft 'c d'",
+    ),
+    (
+        "one score",
+        {"scores": [0.0] * 200},
+        {"scores": [0.0] * 150 + [0.5] + [0.0] * 49},
+        "scores differ, which the runtime ignores: at id 150 target 0.0, draft 0.5",
+    ),
+    (
+        "a score that is no number",
+        {"scores": [0.0] * 200},
+        {"scores": [float("nan")] + [0.0] * 199},
+        "scores differ, which the runtime ignores: at id 0 target 0.0, draft 'nan'",
+    ),
+    (
+        "a normal token that is user-defined",
+        {},
+        {"types": {150: USER}},
+        "token types differ, which the runtime ignores: at id 150 target 'nothing', draft 'user-defined'",
+    ),
+    (
+        "a control token that is normal",
+        {},
+        {"types": {2: NORMAL}},
+        "token types differ, which the runtime ignores: at id 2 target 'control', draft 'nothing'",
+    ),
+    ("a text below 5", {}, {"change": {0: "x"}}, "id 0 differs, which the runtime ignores: target 't0', draft 'x'"),
+    ("rows", {}, {"rows": 201}, "token counts differ within the allowance: target 200, draft 201"),
+    ("bos", {}, {"bos_token_id": 0}, "bos ids differ, which the runtime ignores: target 1, draft 0"),
+    ("eos", {}, {"eos_token_id": 0}, "eos ids differ, which the runtime ignores: target 2, draft 0"),
+]
+
+
+@pytest.mark.parametrize(("target", "draft", "remark"), [c[1:] for c in UNHEEDED], ids=[c[0] for c in UNHEEDED])
+def test_one_thing_that_the_runtime_ignores_is_one_remark(
+    target: dict[str, Any], draft: dict[str, Any], remark: str, tmp_path: Path
+) -> None:
+    pairing = pair(vocabulary(tmp_path, **target), vocabulary(tmp_path, **draft))
+    assert (pairing.refusals, pairing.remarks, pairing.first_difference) == ((), (remark,), remark)
+
+
+def test_scores_of_one_side_are_no_difference(tmp_path: Path) -> None:
+    assert pair(vocabulary(tmp_path), vocabulary(tmp_path, scores=[0.0] * 200)).verdict == "compatible"
+
+
+def test_the_first_rule_that_fails_comes_before_any_remark(tmp_path: Path) -> None:
+    pairing = pair(vocabulary(tmp_path), vocabulary(tmp_path, change={3: "z", 7: "x" * 1000}))
+    assert pairing.first_difference == f"id 7: target 't7', draft {'x' * 117 + '...'!r}"
+    assert pairing.remarks == ("id 3 differs, which the runtime ignores: target 't3', draft 'z'",)
