@@ -261,6 +261,13 @@ def test_every_check_of_an_unreadable_config_says_so(tmp_path: Path) -> None:
     assert "container.header" in by(result, Outcome.PASS)
 
 
+def test_a_size_that_is_not_stated_makes_no_finding_of_what_repeats_it(tmp_path: Path) -> None:
+    def change(content: Content) -> None:
+        content |= {"draft_vocab_size": content.pop("vocab_size"), "target_hidden_size": content.pop("hidden_size")}
+
+    assert by(package(tmp_path / "p", change, spoiled=False), Outcome.REFUSED) == {"config.keys"}
+
+
 def test_the_sentence_counts_what_could_not_be_run(tmp_path: Path) -> None:
     result = package(tmp_path / "p", without("block_size"), spoiled=False)
     applied = len(result.checks) - len(result.of(Outcome.NOT_APPLICABLE))
