@@ -14,6 +14,11 @@ def _is(*values: Any) -> _Ordinary:
     return lambda value: any(type(value) is type(each) and value == each for each in values)
 
 
+def _same(size: int | None) -> _Ordinary:
+    """As another key says; without that one there is nothing to differ from."""
+    return _is(size) if size is not None else lambda value: True
+
+
 _NO: _Ordinary = _is(False)
 _YES: _Ordinary = _is(True)
 _NEVER: _Ordinary = _is()
@@ -57,8 +62,8 @@ def check_unsupported(
     """Code: dflash.unsupported_key. In a FastFlowLM package `has_own_lm_head` is a remark: its container has no head,
     which the exact set of tensors proves."""
     table = UNSUPPORTED | {
-        "draft_vocab_size": (_is(vocab_size), _VOCABULARY),
-        "target_hidden_size": (_is(hidden_size), "the taps are of another width than the draft"),
+        "draft_vocab_size": (_same(vocab_size), _VOCABULARY),
+        "target_hidden_size": (_same(hidden_size), "the taps are of another width than the draft"),
         "has_own_lm_head": (_NO, "it scores with its own head instead of the target's"),
     }
     for name, (ordinary, change) in table.items():
