@@ -14,6 +14,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +22,7 @@ import numpy as np
 from draftmill.dflash.config import DraftConfig, Second
 from draftmill.dflash.config_kinds import SLIDING
 from draftmill.dflash.gate import gate
-from draftmill.dflash.inventory import Expected, Role, expected_tensors
+from draftmill.dflash.inventory import Expected, expected_tensors
 from draftmill.dflash.layout import Layout
 from draftmill.dflash.package import MANIFEST
 from draftmill.dflash.package_tensors import stored_scalars
@@ -31,8 +32,9 @@ from draftmill.dflash.synthetic import synthetic_config
 from draftmill.dflash.vendor_config import vendor_config
 from draftmill.digest import sha256_file
 from draftmill.q4nx import writing
+from draftmill.q4nx.encodings import Encoding, Kind
 from draftmill.q4nx.matrix import encode
-from draftmill.q4nx.tiles import to_bf16
+from draftmill.q4nx.tiles import COLUMNS, ROWS, to_bf16
 
 TURNS = 5
 CONFIGS: dict[str, DraftConfig] = {
@@ -50,28 +52,48 @@ CONFIGS: dict[str, DraftConfig] = {
 }  # fmt: skip
 
 
-def content(config: DraftConfig, each: Expected) -> writing.Stored:
-    """One band of 32 rows, quantised, repeated down the matrix: as many bytes, made quickly."""
+def content(config: DraftConfig, each: Expected, seed: int) -> writing.Stored:
+    """Normal weights whose columns differ in size. Tiles are those of one band of 32 rows, quantised, with the columns
+    of their codes turned: as many different ones as are needed, made quickly."""
+    rng = np.random.default_rng(seed)
     if len(each.shape) != 2:
-        values = np.random.default_rng(0).normal(1, 0.2, each.shape).astype(np.float32)
+        values = rng.normal(1, 0.2, each.shape).astype(np.float32)
         return writing.Stored("BF16", each.shape, lambda: to_bf16(values))
     encoding = Layout().encoding(config.generation, each, PUBLISHED[config.generation])
 
     def data() -> np.ndarray:
-        rng = np.random.default_rng(0)
-        rows = 256 if each.role == Role.FUSION and not encoding.packed else 32
-        spread = 0.02 * np.exp(rng.normal(0, 0.3, each.shape[1]))
-        band = rng.normal(0, 1, (rows, each.shape[1])) * spread
-        part = Layout().encoding(config.generation, Expected(each.name, each.role, band.shape), encoding.kind)
-        return np.tile(encode(part, band.astype(np.float32)), each.shape[0] // rows)
+        rows, columns = each.shape
+        spread = 0.02 * np.exp(rng.normal(0, 0.3, columns)).astype(np.float32)
+        rows = ROWS if encoding.packed else rows
+        values = rng.standard_normal((rows, columns), np.float32) * spread
+        stored = encode(replace(encoding, rows=rows), values)
+        return turned(encoding, stored) if encoding.packed else stored
 
     return writing.Stored(encoding.dtype, encoding.shape, data)
+
+
+def turned(encoding: Encoding, band: np.ndarray) -> np.ndarray:
+    """The tiles of a band over and over, each time with its two halves of 16 rows turned by other columns."""
+    begin, end = (1024, 5120) if encoding.kind == Kind.Q4_1 else (512, 4608)
+    number = np.arange(encoding.tile_rows * encoding.tile_columns)
+    tiles = band.reshape(encoding.tile_columns, -1)[number % encoding.tile_columns]
+    codes = tiles[:, begin:end].view("<u8")
+    halves = (
+        codes.reshape(-1, 2, COLUMNS) if encoding.kind == Kind.Q4_1 else codes.reshape(-1, COLUMNS, 2).swapaxes(1, 2)
+    )
+    halves = halves.copy()
+    for half, turns in enumerate((number, number // COLUMNS)):
+        columns = (np.arange(COLUMNS) + turns[:, None]) % COLUMNS
+        halves[:, half] = np.take_along_axis(halves[:, half], columns, 1)
+    codes[:] = (halves if encoding.kind == Kind.Q4_1 else halves.swapaxes(1, 2)).reshape(codes.shape)
+    return tiles
 
 
 def make(folder: Path, config: DraftConfig) -> None:
     folder.mkdir()
     layout = Layout()
-    tensors = {layout.spelled(each.name): content(config, each) for each in expected_tensors(config, scalars=False)}
+    wanted = expected_tensors(config, scalars=False)
+    tensors = {layout.spelled(each.name): content(config, each, seed) for seed, each in enumerate(wanted)}
     if config.generation == 1:
         tensors |= stored_scalars(config, layout)
     writing.write(folder / "model.q4nx", tensors)
