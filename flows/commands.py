@@ -7,9 +7,10 @@ from typing import Annotated, Any, Literal
 
 import typer
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
+from draftmill.cli.folder import folder
+from draftmill.cli.telling import plain
 from draftmill.gguf.mixes import MIXES
 from draftmill.outcome import MillError
 from flows.display import Display, progress_of, shown
@@ -21,7 +22,9 @@ ENDED_BADLY = 1
 
 Runner = Annotated[Literal["process", "docker"], typer.Option(envvar="DRAFTMILL_RUNNER", help="Where jobs run.")]
 Store = Annotated[str, typer.Option(envvar="DRAFTMILL_STORE", help="A folder, or s3://bucket/prefix.")]
-Work = Annotated[Path, typer.Option(envvar="DRAFTMILL_WORK", help="Job cache and Prefect state.")]
+Work = Annotated[
+    Path, typer.Option(envvar="DRAFTMILL_WORK", parser=folder, metavar="FOLDER", help="Job cache and Prefect state.")
+]
 AsJson = Annotated[bool, typer.Option("--json", help="JSON on standard output.")]
 Explain = Annotated[bool, typer.Option("--explain", help="Say why each job ran or was skipped.")]
 
@@ -153,12 +156,12 @@ def exit_as(ending: Ending) -> None:
 def show(ending: Ending) -> None:
     console = Console(soft_wrap=True)
     colour = "red" if ending.kind == "refused" else "green"
-    console.print(f"[{colour}]{ending.kind}[/{colour}] {escape(ending.ref)}: {escape(ending.sentence)}")
+    console.print(f"[{colour}]{ending.kind}[/{colour}] {plain(ending.ref)}: {plain(ending.sentence)}")
     for refusal in ending.refusals:
         console.print(
-            f"  [bold]{escape(refusal['code'])}[/bold] at {escape(refusal['where'])}: {escape(refusal['sentence'])}"
+            f"  [bold]{plain(refusal['code'])}[/bold] at {plain(refusal['where'])}: {plain(refusal['sentence'])}"
         )
-        console.print(f"    measured {escape(repr(refusal['measured']))}, expected {escape(repr(refusal['expected']))}")
+        console.print(f"    measured {plain(repr(refusal['measured']))}, expected {plain(repr(refusal['expected']))}")
     if not ending.manifest:
         return
     table = Table(box=None, pad_edge=False)
@@ -167,7 +170,7 @@ def show(ending: Ending) -> None:
     for file in ending.manifest["files"]:
         table.add_row(file["path"], f"{file['size']:,}", file["sha256"][:12], file["role"])
     console.print(table)
-    console.print(f"manifest {escape(ending.manifest_at or '')}")
+    console.print(f"manifest {plain(ending.manifest_at or '')}")
     for path, place in ending.places.items():
         if path.endswith(".gguf"):
-            console.print(f"artifact {escape(place)}")
+            console.print(f"artifact {plain(place)}")
