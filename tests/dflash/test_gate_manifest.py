@@ -6,9 +6,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hypothesis import event, given, settings
+from hypothesis import strategies as st
 
 from draftmill.dflash.gate import gate
-from draftmill.dflash.gate_manifest import parse_manifest
+from draftmill.dflash.gate_files import PackageFiles
+from draftmill.dflash.gate_ledger import Ledger
+from draftmill.dflash.gate_manifest import check_manifests, parse_manifest, read_manifests
 from draftmill.dflash.gate_result import Outcome, Verdict
 from tests.support.dflash_packages import tiny
 
@@ -134,6 +138,43 @@ def test_what_sha256sum_does_not_confirm_is_refused_by_name(what: str, package: 
     result = gate(package)
     assert [(refusal.code, refusal.where) for refusal in result.refusals] == [(code, where)]
     assert by_sha256sum(package) != 0
+
+
+NAMES = ["a", "b c", " d", "*e", "absent", "./a", "MANIFEST.sha256"]
+LINES = st.builds(
+    "{}{}{}{}{}".format,
+    st.sampled_from(["", "", "", " ", "\\", "# "]),
+    st.sampled_from([hashlib.sha256(b"x").hexdigest()] * 4 + [A, "A" * 64, A[:63], ""]),
+    st.sampled_from(["  ", "  ", " *", " ", "\t", "   ", " \t", ""]),
+    st.sampled_from(NAMES[:2] * 4 + NAMES),
+    st.sampled_from(["", "", "", " ", "\r"]),
+) | st.builds("SHA256 ({}) = {}".format, st.sampled_from(NAMES), st.sampled_from([hashlib.sha256(b"x").hexdigest(), A]))
+
+
+@settings(max_examples=250, deadline=None)
+@given(lines=st.lists(LINES, min_size=1, max_size=3), end=st.sampled_from(["\n", ""]))
+def test_what_passes_of_any_lines_sha256sum_confirms(folder_of_names: Path, lines: list[str], end: str) -> None:
+    """Against an independent reader of the same bytes; the forms that go beyond it are left out."""
+    text = "\n".join(lines) + end
+    (folder_of_names / "MANIFEST.sha256").write_text(text, newline="")
+    ledger = Ledger()
+    files = PackageFiles(folder_of_names, ledger)
+    manifests = read_manifests(files, ledger)
+    check_manifests(files, manifests, None, (), ledger)
+    files.settle()
+    files.close()
+    passes = not ledger.spoke
+    event(f"passes: {passes}")
+    if passes and any(manifest.digests for manifest in manifests):
+        assert by_sha256sum(folder_of_names) == 0 or "\r" in text, text
+
+
+@pytest.fixture(scope="module")
+def folder_of_names(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("names")
+    for name in ("a", "b c", " d", "*e"):
+        (folder / name).write_text("x")
+    return folder
 
 
 SECOND = ["SHA256SUMS", "sha256sums.txt", "manifest.sha256", "MANIFEST", "MANIFEST.sha256.txt", "checksums.txt",
