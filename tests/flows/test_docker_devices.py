@@ -221,8 +221,11 @@ def test_a_job_opens_the_device_through_its_group_and_is_labelled(
     run: Preflight, created: Created, shared: Path, real: str
 ) -> None:
     node = stand_in(shared, real)
-    result = run(profile(nodes=[{"path": node}]))
+    # The host's modules and counters are seen from inside too.
+    module, counter = "kernel", Path("/sys/kernel/mm/ksm/run")
+    result = run(profile(nodes=[{"path": node}], modules=[module], memory={"counter": counter}))
     assert (result.outcome, result.refusals) == ("ok", [])
+    assert result.facts["preflight"]["facts"]["memory"]["counter"] == int(counter.read_text())
     facts = result.facts["preflight"]["facts"]["nodes"][str(node)]
     number = os.stat(real).st_rdev
     assert facts == {
