@@ -179,11 +179,11 @@ def moto(folder: Path) -> Iterator[Server]:
 class CuttingWire:
     """A TCP relay to `upstream` that closes a connection once `after` bytes went up on it, `cuts` times in all.
 
-    `cuts=None` cuts for ever. Connections that send less are never touched.
+    `cuts=None` cuts for ever. Connections that send less are never touched. down: what comes down counts instead.
     """
 
-    def __init__(self, upstream: int, *, after: int, cuts: int | None = None) -> None:
-        self.upstream, self.after, self.cuts_left = upstream, after, cuts
+    def __init__(self, upstream: int, *, after: int, cuts: int | None = None, down: bool = False) -> None:
+        self.upstream, self.after, self.cuts_left, self.down = upstream, after, cuts, down
         self.cuts_made = 0
         self._lock = threading.Lock()
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -202,10 +202,14 @@ class CuttingWire:
             while True:
                 down, _ = self._listener.accept()
                 up = socket.create_connection(("127.0.0.1", self.upstream))
-                self._relay(down, up, self._may_pass_up())
-                self._relay(up, down, lambda _: True)
+                self._relay(down, up, self._always if self.down else self._may_pass())
+                self._relay(up, down, self._may_pass() if self.down else self._always)
 
-    def _may_pass_up(self) -> Callable[[int], bool]:
+    @staticmethod
+    def _always(_: int) -> bool:
+        return True
+
+    def _may_pass(self) -> Callable[[int], bool]:
         sent = 0
 
         def may_pass(size: int) -> bool:
