@@ -54,7 +54,7 @@ def serve_line(engine: Engine, draft: Path, use: Use = DEFAULT_USE, target: str 
     """A line for a shell. Raises Refused where the engine cannot be told to draft with a model, with every reason."""
     drafting = Drafting(draft, use.n_max, use.n_min, use.p_min)
     flags = draft_flags(engine.help, drafting)
-    return shlex.join([*engine.command, engine.help.first("-m", "--model") or "-m", target, *flags])
+    return shlex.join([*engine.command, engine.help.first("--model", "-m") or "--model", target, *flags])
 
 
 def draft_flags(help_: Help, drafting: Drafting) -> Sequence[str]:

@@ -1,0 +1,315 @@
+"""list, show, pull, verify, url and store index: what they print, how they end, and that the printed line serves."""
+
+import contextlib
+import json
+import re
+import shlex
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from typer.testing import CliRunner, Result
+
+from draftmill.cli import index, list, main, pull, show
+from draftmill.reports.measurement_json import report_json
+from draftmill.store.local import LocalStore
+from draftmill.store.manifest import Licence
+from tests.measurement.test_flags import COMMON, REMOVED, SPRING, TODAY, UP_TO_JANUARY
+from tests.store.drafters import contents, model_name, publish_drafter
+from tests.store.samples import digest
+from tests.support.measured import FASTER, file, speed
+
+SMALL = contents(["F16", "Q4_K_M"], size=1000)
+Q4 = model_name("Q4_K_M")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def mounted() -> None:
+    main.app.command("list")(list.list_)
+    main.app.command("show")(show.show)
+    main.app.command("pull")(pull.pull)
+    main.app.command("verify")(pull.verify)
+    main.app.command("url")(pull.url)
+    store = typer.Typer()
+    store.command("index")(index.index)
+    store.command("check")(lambda: None)
+    main.app.add_typer(store, name="store")
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> LocalStore:
+    store = LocalStore(tmp_path / "store")
+    publish_drafter(store, tmp_path / "source", files=SMALL)
+    return store
+
+
+def run(store: LocalStore, *arguments: str, **environment: str) -> Result:
+    return CliRunner().invoke(
+        main.app, [*arguments], env={"COLUMNS": "200", "DRAFTMILL_STORE": store.name} | environment
+    )
+
+
+def publish_report(store: LocalStore, run: str = "one", **changes: Any) -> None:
+    """A measurement of Q4_K_M on "cpu"; FASTER's median is 1.51."""
+    drafted = file("d.gguf", "d").model_copy(update={"sha256": digest(SMALL[Q4][1])})
+    data = report_json(speed(FASTER).model_copy(update={"draft": drafted, **changes})).encode()
+    store.create(f"reports/measure/{run}/report.json", data, digest(data))
+
+
+def flat(text: str) -> str:
+    return " ".join(text.split())
+
+
+def test_list_shows_the_verdict_and_what_was_measured(store: LocalStore) -> None:
+    publish_report(store)
+    result = run(store, "list")
+    assert result.exit_code == 0
+    row = flat(result.stdout)
+    for part in ("amd/PARD-Tiny", "PARD", "0.6B", "pass", "F16, Q4_K_M", "MIT", "cpu: faster 1.51x [1.42, 1.58]"):
+        assert part in row
+    assert "there is no index" in result.stderr
+
+
+def test_list_prints_json_alone_on_standard_output(store: LocalStore) -> None:
+    result = run(store, "list", "--json", "--verdict", "pass", "--family", "pard")
+    found = json.loads(result.stdout)
+    assert [row["entry"] for row in found["rows"]] == ["amd/PARD-Tiny"]
+    assert found["from_index"] is False
+    assert json.loads(run(store, "list", "--json", "--verdict", "refused").stdout)["rows"] == []
+
+
+def test_list_says_when_nothing_is_like_that(store: LocalStore, tmp_path: Path) -> None:
+    result = run(store, "list", "--family", "Gumiho")
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert "none of the 1 drafters here is like that" in result.stderr
+    assert "the store is empty" in run(LocalStore(tmp_path / "empty"), "list").stderr
+
+
+def test_store_index_writes_what_list_reads(store: LocalStore) -> None:
+    publish_report(store)
+    result = run(store, "store", "index")
+    assert result.exit_code == 0
+    assert "1 rows of 1 drafters" in result.stdout
+    listed = run(store, "list", "--device", "CPU", "--target", "target", "--json")
+    assert json.loads(listed.stdout)["from_index"] is True
+    assert len(json.loads(listed.stdout)["rows"]) == 1
+    assert json.loads(run(store, "list", "--device", "npu", "--json").stdout)["rows"] == []
+
+
+def test_store_index_ends_with_1_when_something_cannot_be_read(store: LocalStore) -> None:
+    store.create("reports/measure/bad/report.json", b"[]", digest(b"[]"))
+    result = run(store, "store", "index")
+    assert result.exit_code == 1
+    assert "reports/measure/bad/report.json is left out" in flat(result.stderr)
+    assert store.head("index.json") is not None
+
+
+def test_show_tells_origin_licence_proofs_measurements_and_history(store: LocalStore, tmp_path: Path) -> None:
+    publish_drafter(store, tmp_path / "newer", files=SMALL, day=4, recipe="ab" * 32)
+    publish_report(store)
+    result = run(store, "show", "PARD-Tiny")
+    assert result.exit_code == 0
+    said = flat(result.stdout)
+    for part in (
+        "made from amd/PARD-Tiny at 0123456789ab",
+        "notice Built with Tiny",
+        "cannot Drafts K tokens",
+        "proof.json: 1 of 1 checks pass (eos)",
+        f"{Q4.removesuffix('.gguf')}.check.json: pass",
+        digest(SMALL[Q4][1]),
+        "speed 2026-01-01T12:00:00+00:00: faster 1.51x",
+        "tokens/round, untruncated",
+        "earlier 0123456789ab-feedface: pass, 2026-01-01",
+    ):
+        assert part in said, part
+
+
+def test_show_prints_the_evidence_whole_as_json(store: LocalStore) -> None:
+    found = json.loads(run(store, "show", "PARD-Tiny", "--json").stdout)
+    assert found["evidence"]["proof.json"]["drafter"]["pard_token"] == 7
+    assert found["manifest"]["entry"] == "amd/PARD-Tiny"
+    assert found["row"]["quants"][1]["encoding"] == "Q4_K_M"
+
+
+@pytest.mark.parametrize("verb", ["show", "pull", "url"])
+def test_an_unknown_name_ends_with_1_and_names_that_are_near(store: LocalStore, verb: str) -> None:
+    result = run(store, verb, "amd/PARD-Tinny")
+    assert result.exit_code == 1
+    assert "near it are amd/PARD-Tiny" in flat(result.stderr)
+    told = json.loads(run(store, verb, "amd/PARD-Tinny", "--json").stdout)
+    assert (told["outcome"], told["code"]) == ("refused", "reference.unknown")
+
+
+def test_text_from_the_store_moves_no_cursor(store: LocalStore, tmp_path: Path) -> None:
+    licence = Licence(id="mit", statement="\x1b[2J[red]mine")
+    publish_drafter(store, tmp_path / "b", "amd/Odd", files=SMALL, notices=("\x1b[31mBuilt",), licence=licence)
+    for arguments in (["show", "amd/Odd"], ["pull", "amd/Odd", "-o", str(tmp_path / "out")]):
+        result = run(store, *arguments)
+        assert result.exit_code == 0
+        assert "\x1b" not in result.stdout
+        assert r"\x1b[31mBuilt" in result.stdout
+
+
+def test_pull_writes_a_folder_that_verify_passes(
+    store: LocalStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = run(store, "pull", "amd/PARD-Tiny", "--quant", "Q4_K_M")
+    assert result.exit_code == 0
+    said = flat(result.stdout)
+    assert "verified amd/PARD-Tiny@0123456789ab-feedface: 5 files in PARD-Tiny" in said
+    assert "Built with Tiny" in said
+    assert "cannot Drafts K tokens in one pass only" in said
+    assert (tmp_path / "PARD-Tiny" / Q4).read_bytes() == SMALL[Q4][1]
+    verified = run(store, "verify", "PARD-Tiny", "--store", store.name)
+    assert verified.exit_code == 0
+    assert "pass 5 files" in flat(verified.stdout)
+    again = json.loads(run(store, "pull", "amd/PARD-Tiny", "--quant", "Q4_K_M", "--json").stdout)
+    assert (again["received"], len(again["files"]), len(again["serve"])) == (0, 5, 1)
+
+
+def test_verify_ends_with_1_for_other_bytes_and_3_where_nothing_can_be_told(store: LocalStore, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    run(store, "pull", "PARD-Tiny", "-o", str(out))
+    (out / Q4).write_bytes(b"other")
+    result = run(store, "verify", str(out))
+    assert result.exit_code == 1
+    assert "verify.bytes_differ" in result.stdout
+    told = json.loads(run(store, "verify", str(out), "--json").stdout)
+    assert (told["verdict"], told["refusals"][0]["code"]) == ("refused", "verify.bytes_differ")
+    assert run(store, "verify", str(tmp_path)).exit_code == 3
+    assert json.loads(run(store, "verify", str(tmp_path), "--json").stdout)["verdict"] == "no verdict"
+
+
+def test_url_prints_an_address_alone_for_one_file(store: LocalStore) -> None:
+    result = run(store, "url", "PARD-Tiny", "--file", Q4)
+    with urllib.request.urlopen(result.stdout.strip()) as answer:
+        assert answer.read() == SMALL[Q4][1]
+    lines = run(store, "url", "PARD-Tiny").stdout.splitlines()
+    assert [line.partition("\t")[0] for line in lines] == [*SMALL]
+
+
+def engine(folder: Path, help_: str) -> Path:
+    """A program whose --help is this text."""
+    (folder / "help.txt").write_text(help_)
+    program = folder / "llama-server"
+    program.write_text(f'#!/bin/sh\nexec cat "{folder}/help.txt"\n')
+    program.chmod(0o755)
+    return program
+
+
+ERAS = {
+    "up to January 2026": (COMMON + UP_TO_JANUARY, "--model-draft DRAFT --draft-max 4 --draft-min 0 --draft-p-min 0.0"),
+    "spring 2026": (
+        COMMON + REMOVED + SPRING,
+        "--spec-draft-model DRAFT --spec-draft-n-max 4 --spec-draft-n-min 0 --spec-draft-p-min 0.0 --spec-type draft",
+    ),
+    "today": (
+        COMMON + REMOVED + TODAY,
+        "--spec-draft-model DRAFT --spec-draft-n-max 4 --spec-draft-n-min 0 --spec-draft-p-min 0.0 "
+        "--spec-type draft-simple",
+    ),
+}
+
+
+@pytest.mark.parametrize("era", ERAS)
+def test_the_printed_line_has_the_flags_of_the_engine_at_hand(store: LocalStore, tmp_path: Path, era: str) -> None:
+    help_, flags = ERAS[era]
+    program, out = engine(tmp_path, help_), tmp_path / "out"
+    result = run(store, "pull", "PARD-Tiny", "--quant", "Q4_K_M", "-o", str(out), "--engine", str(program))
+    assert f"{program} --model TARGET.gguf {flags.replace('DRAFT', str(out / Q4))}" in flat(result.stdout)
+    assert f"With {program}, by its own --help" in flat(result.stdout)
+
+
+def test_without_an_engine_the_line_is_that_of_today_and_says_so(store: LocalStore, tmp_path: Path) -> None:
+    result = run(store, "pull", "PARD-Tiny", "--quant", "Q4_K_M", "-o", str(tmp_path / "out"))
+    assert "With llama-server since June 2026 (and xllamacpp)" in flat(result.stdout)
+    assert f"llama-server --model TARGET.gguf {ERAS['today'][1]}".replace("DRAFT", str(tmp_path / "out" / Q4)) in flat(
+        result.stdout
+    )
+    assert "not measured yet" in result.stdout
+
+
+def test_the_numbers_of_the_line_are_those_that_were_measured_to_be_faster(store: LocalStore, tmp_path: Path) -> None:
+    regime = speed(FASTER).regime
+    publish_report(store, "faster", regime=regime.model_copy(update={"n_max": 7, "n_min": 1, "p_min": 0.25}))
+    publish_report(store, "newer", started="2027-01-01T00:00:00+00:00", samples=speed((0.5,) * 10).samples)
+    run(store, "store", "index")
+    result = run(store, "pull", "PARD-Tiny", "--quant", "Q4_K_M", "-o", str(tmp_path / "out"))
+    assert "--spec-draft-n-max 7 --spec-draft-n-min 1 --spec-draft-p-min 0.25" in flat(result.stdout)
+    assert "as measured on cpu with target.gguf: faster" in flat(result.stdout)
+
+
+def test_an_engine_that_is_none_is_told_before_anything_is_fetched(store: LocalStore, tmp_path: Path) -> None:
+    result = run(store, "pull", "PARD-Tiny", "-o", str(tmp_path / "out"), "--engine", str(tmp_path / "nothing"))
+    assert result.exit_code == 1
+    assert "is no executable file" in flat(result.stderr)
+    assert not (tmp_path / "out").exists()
+
+
+@contextlib.contextmanager
+def serving(command: "list[str]") -> Iterator[str]:  # type: ignore[valid-type]
+    """A server's address, once it listens."""
+    with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True) as process:
+        try:
+            assert process.stderr is not None
+            log = []
+            for line in process.stderr:
+                log.append(line)
+                if found := re.search(r"listening on (?:http://)?([\d.]+:\d+)", line):
+                    yield f"http://{found[1]}"
+                    return
+            raise AssertionError("".join(log))
+        finally:
+            process.kill()
+
+
+def test_a_pulled_draft_is_served_by_the_printed_line(tmp_path: Path) -> None:
+    """By llama.cpp out of xllamacpp, with the flags as printed and what it wants beyond them."""
+    from tests.support.pairs import small
+
+    pair, store = small(), LocalStore(tmp_path / "store")
+    files = {model_name("Q8_0"): ("model", pair.draft.read_bytes())}
+    publish_drafter(store, tmp_path / "source", files=files)
+    found = json.loads(run(store, "pull", "PARD-Tiny", "-o", str(tmp_path / "out"), "--json").stdout)
+    [line] = found["serve"]
+    program, *flags = shlex.split(line.replace("TARGET.gguf", str(pair.target)))
+    assert program == "llama-server"
+    child = [sys.executable, "-m", "draftmill.measurement.xllamacpp_server"]
+    with serving([*child, *flags, "--ctx-size", "256", "--threads", "1"]) as address:
+        asked = json.dumps({"prompt": "The capital of France is", "n_predict": 24, "temperature": 0}).encode()
+        request = urllib.request.Request(f"{address}/completion", asked, {"Content-Type": "application/json"})
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            timings = json.load(answer)["timings"]
+    assert timings["draft_n"] > 0
+    assert timings["draft_n_accepted"] > 0
+
+
+@pytest.mark.stock
+def test_a_pulled_draft_is_served_by_debians_llama_server_with_the_line_as_printed(tmp_path: Path) -> None:
+    from tests.support.pairs import small
+    from tests.support.stock import llama_quantize
+
+    *prefix, quantize = llama_quantize()
+    program = tmp_path / "llama-server"
+    program.write_text(f'#!/bin/sh\nexec {shlex.join([*prefix, str(Path(quantize).with_name("llama-server"))])} "$@"\n')
+    program.chmod(0o755)
+    pair, store = small(), LocalStore(tmp_path / "store")
+    publish_drafter(store, tmp_path / "source", files={model_name("Q8_0"): ("model", pair.draft.read_bytes())})
+    pulled = run(store, "pull", "PARD-Tiny", "-o", str(tmp_path / "out"), "--engine", str(program), "--json")
+    [line] = json.loads(pulled.stdout)["serve"]
+    command = shlex.split(line.replace("TARGET.gguf", str(pair.target)))
+    assert command[0] == str(program)
+    from tests.support.s3_servers import free_ports
+
+    [port] = free_ports(1)
+    with serving([*command, "--port", str(port)]) as address:
+        asked = json.dumps({"prompt": "The capital of France is", "n_predict": 24, "temperature": 0}).encode()
+        request = urllib.request.Request(f"{address}/completion", asked, {"Content-Type": "application/json"})
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            assert json.load(answer)["timings"]["draft_n"] > 0
