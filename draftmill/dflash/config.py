@@ -218,6 +218,7 @@ def survey_config(content: Mapping[str, Any], *, where: str = "config.json", cau
 
 
 _MAY_BE_NONE = ("sliding_window", "num_target_layers", "final_logit_softcapping", "max_position_embeddings")
+"""Fields for which having no value is one."""
 
 
 def _relied_on(values: dict[str, Any], doubts: Mapping[str, str]) -> dict[str, Any]:

@@ -56,11 +56,12 @@ def gate(folder: Path, progress: Progress = silent, *, left_aside: Collection[st
         if container:
             listed = any(container.name in manifest.digests for manifest in manifests)
             variants, tensors = _gate_container(files, container, config, listed, ledger, progress)
+        else:
+            ledger.stop_unsaid((*OF_CONTAINER, "files.whole"), "no container could be opened")
         check_manifests(files, manifests, container, left_aside, ledger)
         files.settle()
         if config:
             _skip_foreign(config, ledger)
-        ledger.stop_unsaid((*OF_CONTAINER, "files.whole"), "no container could be opened")
         return Gate(
             ledger.checks(),
             files.as_records(),

@@ -66,7 +66,7 @@ class Ledger:
 
     def skip_unless_made(self, check: str, why: str) -> None:
         entry = self._entries[check]
-        if entry.outcome is None and not entry.findings:
+        if entry.outcome is None and not entry.findings and not entry.stopped:
             self.skip(check, why)
 
     @property

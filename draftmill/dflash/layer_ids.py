@@ -144,6 +144,8 @@ def _evidence(ids: tuple[int, ...], alike: list[KnownDraft], target_layers: int 
         even = spread_evenly(target_layers, len(ids)) if target_layers > len(ids) + 3 else ()
         if even and tuple(each + 1 for each in even) == ids:
             above.append(f"evenly spread ids would be {list(even)}, each one less")
+        if even and tuple(each - 1 for each in even) == ids:
+            below.append(f"evenly spread ids would be {list(even)}, each one more")
         if max(ids) > target_layers - LAST_ROOM:
             above.append(
                 f"the highest is {max(ids)} of {target_layers} layers, and no published draft taps above "

@@ -45,9 +45,11 @@ UNKNOWN = {"hidden_size": 1024, "intermediate_size": 2048}
 """Sizes of no known draft."""
 
 
-def test_an_unknown_draft_one_above_the_even_spread_is_flagged() -> None:
+def test_an_unknown_draft_one_off_the_even_spread_is_flagged() -> None:
     # 36 layers, 5 taps: 1 + i x 8.
     assert "evenly spread" in remarks(with_ids(QWEN3_8B, [2, 10, 18, 26, 34], **UNKNOWN))["dflash.layer_ids_shifted"]
+    found = remarks(with_ids(QWEN3_8B, [0, 8, 16, 24, 32], **UNKNOWN))["dflash.layer_ids_shifted"]
+    assert "look one too low: evenly spread ids would be [1, 9, 17, 25, 33], each one more" in found
     assert remarks(with_ids(QWEN3_8B, [1, 9, 17, 25, 33], **UNKNOWN)) == {}
     assert remarks(with_ids(QWEN3_8B, [2, 9, 17, 25, 33], **UNKNOWN)) == {}
 

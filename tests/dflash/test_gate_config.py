@@ -2,12 +2,13 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
 from draftmill.dflash.gate import gate
 from draftmill.dflash.gate_result import Gate, Outcome, Verdict
+from draftmill.dflash.gate_table import CHECKS, OF_CONTAINER
 from draftmill.q4nx.writing import Stored
 from tests.support.dflash_packages import edit_config, edit_container, tiny
 
@@ -250,6 +251,29 @@ def test_a_scalar_under_a_key_of_a_gguf_is_missing_and_unexplained(tmp_path: Pat
     result = gate(tmp_path / "p")
     assert by(result, Outcome.REFUSED) == {"tensors.present", "tensors.explained"}
     assert evidence(result, "scalars.sliding_window") == "not run, because the scalar is not there"
+
+
+@pytest.mark.parametrize(
+    ("spoil_it", "why"),
+    [
+        (lambda folder: (folder / "model.q4nx").unlink(), "no container could be opened"),
+        (
+            lambda folder: (folder / "model.q4nx").write_bytes(b""),
+            "the container's header is refused or cannot be read",
+        ),
+    ],
+)
+@pytest.mark.parametrize("generation", [1, 2])
+def test_without_a_container_or_its_header_every_check_of_it_says_so(
+    spoil_it: Callable[[Path], Any], why: str, generation: Literal[1, 2], tmp_path: Path
+) -> None:
+    tiny(tmp_path / "p", generation, manifest=False)
+    spoil_it(tmp_path / "p")
+    result = gate(tmp_path / "p")
+    not_run = by(result, Outcome.NOT_RUN) - {"files.whole"}
+    applying = {each.id for each in CHECKS if generation in each.generations and each.id in OF_CONTAINER}
+    assert not_run | by(result, Outcome.REFUSED) | by(result, Outcome.PASS) >= applying
+    assert {evidence(result, name) for name in not_run} == {f"not run, because {why}"}
 
 
 def test_every_check_of_an_unreadable_config_says_so(tmp_path: Path) -> None:
