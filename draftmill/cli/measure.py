@@ -200,7 +200,12 @@ def _request(
 
     profile = find_device(devices, device)
     if engine:
-        own = {"llama_server": str(engine), "library_path": [str(each.absolute()) for each in library_path or ()]}
+        if not engine.is_file():
+            raise typer.BadParameter(f"{engine} is no file; name a llama-server by its path", param_hint="--engine")
+        own = {
+            "llama_server": os.path.abspath(engine),
+            "library_path": [os.path.abspath(each) for each in library_path or ()],
+        }
         profile = type(profile).model_validate(profile.model_dump(mode="json") | {"engine": own})
     found = load_prompts(prompts or [config_path("prompts")])
     if kind:
