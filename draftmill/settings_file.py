@@ -27,10 +27,6 @@ class Mapping(UserDict[str, Any]):
         self._path = path
         self._node = node
 
-    @property
-    def where(self) -> str:
-        return str(self._path)
-
     def explain(self, wrong: Iterable[tuple[Place, str]]) -> str:
         """One sentence a line, in the file's order: line, key and what is wrong there."""
         told = sorted({(self._line(place), ".".join(map(str, place)), what) for place, what in wrong})

@@ -16,12 +16,14 @@ COMPUTING = ("numpy", "gguf", "tokenizers", "xllamacpp")
 """Packages whose version can change a job's output."""
 
 
+@cache
 def _source(module: str) -> Path | None:
     spec = find_spec(module)
     return Path(spec.origin) if spec and spec.origin else None
 
 
-def _imports(path: Path, package: str) -> set[str]:
+@cache
+def _imports(path: Path, package: str) -> frozenset[str]:
     found: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
@@ -33,7 +35,7 @@ def _imports(path: Path, package: str) -> set[str]:
                 base = ".".join([*parts, base] if base else parts)
             found.add(base)
             found |= {f"{base}.{alias.name}" for alias in node.names}
-    return {name for name in found if name.split(".")[0] in OWN}
+    return frozenset(name for name in found if name.split(".")[0] in OWN)
 
 
 def modules_of(job: str) -> dict[str, Path]:

@@ -12,7 +12,6 @@ from prefect.cache_policies import NO_CACHE
 from prefect.states import Completed, State
 
 from draftmill.catalogue.donors import donor_of
-from draftmill.digest import sha256_file
 from draftmill.gguf.mixes import MIXES
 from draftmill.gguf.naming import gguf_name
 from draftmill.gguf.quantize_native import unknown_type
@@ -28,15 +27,13 @@ from flows.conversion_steps import Listing, Steps
 from flows.display import DISPLAY, progress_of
 from flows.order import Ending, Order
 from flows.publication import Publication, assemble, entry_name, terms_of_order
-from flows.recipe import Recipe
+from flows.recipe import asked_for, conversion_recipe
 from flows.runners.choice import make_runner
 from flows.runners.runner import Runner
 from flows.secrets import secret_files
 from flows.stock_tools import StockTools
 
-JOBS = ("download", "intake", "tokenizer", "convert", "quantize", "check")
 TOKENIZER = "tokenizer.json"
-RECIPE_FIELDS = {"base", "quants", "converter", "quantizer", "name", "licence", "licence_statement"}
 
 
 def _worth_retrying(_task: Any, _run: Any, state: State[Any]) -> bool:
@@ -96,12 +93,6 @@ def convert(order: Order, runner: Runner) -> Ending:
             return _refused(order, chain, "refused", [refusal.as_json() for refusal in refused.refusals])
 
 
-def recipe_of(order: Order, commit: str, donor: tuple[str, str] | None) -> Recipe:
-    """donor: (repository, commit) of the tokenizer that is borrowed."""
-    parameters = {**_parameters(order), "donor": donor and donor[0]}
-    return Recipe(commit, parameters, JOBS, donor[1] if donor else None)
-
-
 def _convert(order: Order, chain: Chain, steps: Steps) -> Ending:
     def do(step: Step) -> Done:
         return run_job.with_options(task_run_name=step.title)(chain, step)
@@ -113,8 +104,8 @@ def _convert(order: Order, chain: Chain, steps: Steps) -> Ending:
     listing: Listing = do(steps.resolve(order.ref, "model")).facts["listing"]
     donor_ref = _donor_of(order, listing)
     donor: Listing | None = do(steps.resolve(donor_ref, "tokenizer")).facts["listing"] if donor_ref else None
-    parameters = _parameters(order)
-    recipe = recipe_of(order, listing["commit"], (donor["repo"], donor["commit"]) if donor else None).digest
+    parameters = asked_for(order)
+    recipe = conversion_recipe(order, listing["commit"], (donor["repo"], donor["commit"]) if donor else None).digest
     entry = entry_name(order, listing)
     if found := find(store, "model", entry, listing["commit"], recipe):
         return _ended(order, chain, store, found)
@@ -167,19 +158,6 @@ def _donor_of(order: Order, listing: Listing) -> str | None:
     if order.catalogue and listing["repo"]:
         return donor_of(listing["repo"], order.catalogue)
     return None
-
-
-def _parameters(order: Order) -> dict[str, Any]:
-    """What was asked for, as far as it changes what is made."""
-    stock = StockTools(order)
-    parameters: dict[str, Any] = order.model_dump(mode="json", include=RECIPE_FIELDS)
-    if order.licence_files:
-        parameters["licence_files"] = {path.name: sha256_file(path) for path in order.licence_files}
-    if order.converter == "stock":
-        parameters |= stock.converter_digest()
-    if order.quantizer == "stock":
-        parameters |= stock.quantizer_digest()
-    return parameters
 
 
 def _refused(order: Order, chain: Chain, sentence: str, refusals: list[dict[str, Any]]) -> Ending:

@@ -1,12 +1,20 @@
 """What a publication is made of, known before any work is done: the digest that a run skips by, and its parts."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from draftmill.digest import sha256_json
+from draftmill.digest import sha256_file, sha256_json
 from draftmill.store.manifest import recipe_digest
 from flows.code_digest import code_digest
+from flows.order import Order
+from flows.stock_tools import StockTools
 
+CONVERSION = ("download", "intake", "tokenizer", "convert", "quantize", "check")
+GATE = ("download", "gate")
+"""The jobs of each."""
+
+_FIELDS = {"base", "quants", "converter", "quantizer", "name", "licence", "licence_statement"}
 SHORT = 12
 
 
@@ -33,3 +41,27 @@ class Recipe:
         parts = {"commit": self.source, "parameters": sha256_json(self.parameters), "donor": self.donor or ""}
         parts |= {f"code of {job}": digest for job, digest in self.code.items()}
         return {name: value[:SHORT] for name, value in parts.items() if value}
+
+
+def conversion_recipe(order: Order, commit: str, donor: tuple[str, str] | None) -> Recipe:
+    """donor: (repository, commit) of the tokenizer that is borrowed."""
+    parameters = {**asked_for(order), "donor": donor and donor[0]}
+    return Recipe(commit, parameters, CONVERSION, donor[1] if donor else None)
+
+
+def gate_recipe(entry: str, commit: str, left_aside: Sequence[str]) -> Recipe:
+    """left_aside: names of the files that the gate is not given."""
+    return Recipe(commit, {"title": entry, "left_aside": list(left_aside)}, GATE)
+
+
+def asked_for(order: Order) -> dict[str, Any]:
+    """What a conversion was asked for, as far as it changes what is made."""
+    stock = StockTools(order)
+    parameters: dict[str, Any] = order.model_dump(mode="json", include=_FIELDS)
+    if order.licence_files:
+        parameters["licence_files"] = {path.name: sha256_file(path) for path in order.licence_files}
+    if order.converter == "stock":
+        parameters |= stock.converter_digest()
+    if order.quantizer == "stock":
+        parameters |= stock.quantizer_digest()
+    return parameters

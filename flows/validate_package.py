@@ -7,7 +7,7 @@ A refused package's report is published like a passing one's; where there is no 
 
 import json
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
@@ -31,14 +31,13 @@ from flows.conversion_steps import Listing, Steps
 from flows.convert_model import publish, run_job
 from flows.order import Order
 from flows.publication import Publication, entry_name, source_of
-from flows.recipe import Recipe
+from flows.recipe import gate_recipe
 from flows.runners.choice import make_runner
 from flows.runners.runner import GIB, Limits, Runner
 from flows.secrets import secret_files
 from flows.stock_tools import StockTools
 from jobs.contract import Result
 
-JOBS = ("download", "gate")
 NO_VERDICT = "gate.no_verdict"
 STATEMENT = "What is published is a report about the package, and not the package."
 LIMITS = Limits(memory_bytes=1 * GIB, timeout_s=1800)
@@ -87,10 +86,6 @@ def validate(order: Order, runner: Runner) -> Validation:
     return ending.model_copy(update={"jobs": chain.account()})
 
 
-def recipe_of(entry: str, commit: str, left_aside: Sequence[str]) -> Recipe:
-    return Recipe(commit, {"title": entry, "left_aside": list(left_aside)}, JOBS)
-
-
 def _validate(order: Order, chain: Chain, steps: Steps) -> Validation:
     def do(step: Step) -> Done:
         return run_job.with_options(task_run_name=step.title)(chain, step)
@@ -99,7 +94,7 @@ def _validate(order: Order, chain: Chain, steps: Steps) -> Validation:
     ready_store(store, order.work / "probes")
     listing: Listing = do(steps.resolve(order.ref, "package")).facts["listing"]
     entry = entry_name(order, listing)
-    made_of = recipe_of(entry, listing["commit"], listing["not_taken"])
+    made_of = gate_recipe(entry, listing["commit"], listing["not_taken"])
     parameters, recipe = made_of.parameters, made_of.digest
     if found := find(store, "package", entry, listing["commit"], recipe):
         return _ended(order, store, found)

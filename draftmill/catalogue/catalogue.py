@@ -11,7 +11,6 @@ from pydantic import TypeAdapter, ValidationError
 from draftmill.catalogue.schema import NOTHING_KNOWN, Drafter, Family, Repo, Target
 from draftmill.digest import sha256_json
 from draftmill.outcome import BadConfiguration
-from draftmill.settings_file import Mapping as Settings
 from draftmill.settings_file import Place, read_document
 
 CODE = "catalogue.file"
@@ -21,12 +20,13 @@ SECTIONS: dict[str, Any] = {"families": Family, "drafters": Drafter, "targets": 
 
 @dataclass(frozen=True)
 class Catalogue:
-    """families: name -> rule; drafters and targets: owner/repo -> what is known of it. `settings`: the file itself."""
+    """families: name -> rule; drafters and targets: owner/repo -> what is known of it. path: the file, which is read
+    again when a line of it has to be named: of ten thousand rows the lines alone take most of the memory."""
 
     families: Mapping[str, Family]
     drafters: Mapping[str, Drafter]
     targets: Mapping[str, Target]
-    settings: Settings
+    path: Path
 
     @property
     def authors(self) -> tuple[str, ...]:
@@ -47,7 +47,8 @@ class Catalogue:
         return next((name for name, family in self.families.items() if family.names_it(repo)), None)
 
     def wrong(self, problems: Iterable[tuple[Place, str]]) -> BadConfiguration:
-        return BadConfiguration(self.settings.explain(problems), code=CODE, where=self.settings.where)
+        settings = read_document(self.path, code=CODE, example=EXAMPLE)
+        return BadConfiguration(settings.explain(problems), code=CODE, where=str(self.path))
 
 
 def load_catalogue(path: Path) -> Catalogue:
@@ -63,7 +64,9 @@ def load_catalogue(path: Path) -> Catalogue:
             wrong.append(((section,), "must be a mapping of names"))
             given = {}
         read[section] = dict(_read(section, model, given, wrong))
-    catalogue = Catalogue(read["families"], read["drafters"], read["targets"], settings)
+    catalogue = Catalogue(read["families"], read["drafters"], read["targets"], path)
+    if "families" not in settings:
+        wrong.append(((), "has no section families, so nothing could be told apart"))
     wrong += _check_names(catalogue)
     if wrong:
         raise catalogue.wrong(wrong)
@@ -81,10 +84,19 @@ def _read(section: str, model: Any, given: dict[str, Any], wrong: list[tuple[Pla
             # `amd/PARD-Qwen3-0.6B:` with nothing behind it is a row of which nothing more is known.
             yield name, model.model_validate(value or {})
         except ValidationError as error:
-            wrong += [((section, name, *problem["loc"]), _words(problem)) for problem in error.errors()]
+            problems = [problem for problem in error.errors() if not _follows(problem, error)]
+            wrong += [((section, name, *problem["loc"]), _words(problem)) for problem in problems]
 
 
 _WORDS = {"missing": "is missing", "extra_forbidden": "is no key here", "tuple_type": "must be a list"}
+
+
+def _follows(problem: Any, error: ValidationError) -> bool:
+    """A list that is too short because its items are wrong: those are told."""
+    at = problem["loc"]
+    return problem["type"] == "too_short" and any(
+        other["loc"][: len(at)] == at and other["loc"] != at for other in error.errors()
+    )
 
 
 def _words(problem: Any) -> str:
@@ -97,5 +109,3 @@ def _check_names(catalogue: Catalogue) -> Iterator[tuple[Place, str]]:
     for repo, drafter in catalogue.drafters.items():
         if drafter.family and drafter.family not in catalogue.families:
             yield ("drafters", repo, "family"), f"there is no family {drafter.family}"
-    if "families" not in catalogue.settings:
-        yield (), "has no section families, so nothing could be told apart"

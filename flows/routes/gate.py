@@ -4,10 +4,9 @@ from draftmill.catalogue.evidence import Evidence
 from draftmill.hub.listing import Listing, Selection, select
 from draftmill.store.manifest import Kind
 from flows.order import Order
-from flows.recipe import Recipe
+from flows.recipe import Recipe, gate_recipe
 from flows.routes.route import Needs, Outcome, Setting, Subject, manifest_key
 from flows.runners.runner import GIB, Runner
-from flows.validate_package import recipe_of, validate
 
 kind: Kind = "package"
 selection: Selection = "package"
@@ -27,7 +26,7 @@ def order(subject: Subject, setting: Setting) -> Order:
 
 def recipe(subject: Subject, order: Order, donor: str | None) -> Recipe:
     _, left_aside = select(subject.files, selection, subject.repo)
-    return recipe_of(order.name or subject.repo, subject.commit, left_aside)
+    return gate_recipe(order.name or subject.repo, subject.commit, left_aside)
 
 
 def needs(listing: Listing, order: Order) -> Needs:
@@ -35,6 +34,8 @@ def needs(listing: Listing, order: Order) -> Needs:
 
 
 def run(subject: Subject, order: Order, evidence: Evidence | None, runner: Runner) -> Outcome:
+    from flows.validate_package import validate  # Prefect is heavy, and a plan runs nothing
+
     ending = validate(order, runner)
     gate = ending.gate
     key = manifest_key(kind, order.name or subject.repo, recipe(subject, order, None))

@@ -3,9 +3,8 @@
 from draftmill.catalogue.evidence import Evidence
 from draftmill.hub.listing import Listing, Selection
 from draftmill.store.manifest import Kind, Manifest
-from flows.convert_model import convert, recipe_of
 from flows.order import DEFAULT_QUANTS, Order
-from flows.recipe import Recipe
+from flows.recipe import Recipe, conversion_recipe
 from flows.routes.route import Needs, Outcome, Setting, Subject, size_of
 from flows.runners.runner import GIB, Runner
 
@@ -37,7 +36,7 @@ def order(subject: Subject, setting: Setting) -> Order:
 
 def recipe(subject: Subject, order: Order, donor: str | None) -> Recipe:
     borrowed = (order.tokenizer_from.partition("@")[0], donor) if order.tokenizer_from and donor else None
-    return recipe_of(order, subject.commit, borrowed)
+    return conversion_recipe(order, subject.commit, borrowed)
 
 
 def needs(listing: Listing, order: Order) -> Needs:
@@ -49,6 +48,8 @@ def needs(listing: Listing, order: Order) -> Needs:
 
 
 def run(subject: Subject, order: Order, evidence: Evidence | None, runner: Runner) -> Outcome:
+    from flows.convert_model import convert  # Prefect is heavy, and a plan runs nothing
+
     ending = convert(order, runner)
     return Outcome(
         verdict="refused" if ending.kind == "refused" else "pass",
