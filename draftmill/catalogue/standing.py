@@ -60,7 +60,10 @@ class Standings:
 
     def get(self, repo: str) -> Standing | None:
         line = self._lines.get(repo)
-        return Standing(**json.loads(line)[1]) if line else None
+        if line is None:
+            return None
+        fields = json.loads(line)[1]
+        return Standing(**{**fields, "pairs": tuple(fields["pairs"])})
 
     def with_new(self, new: Mapping[str, Standing]) -> "Standings":
         """A line without seconds (it was published before) keeps those that are known."""
@@ -81,8 +84,9 @@ def read_standings(store: Store) -> Standings:
     head = store.head(KEY)
     if head is None:
         return Standings({})
-    first, *lines = get(store, KEY).splitlines()
+    whole = get(store, KEY)
     try:
+        first, *lines = whole.splitlines()
         known = json.loads(first)
         if known["format"] != FORMAT or known["drafters"] != len(lines):
             raise ValueError("another format")
@@ -92,7 +96,7 @@ def read_standings(store: Store) -> Standings:
             Refusal(
                 "catalogue.standing",
                 store.where(KEY),
-                first[:80].decode(errors="replace"),
+                whole[:80].decode(errors="replace"),
                 {"format": FORMAT},
                 "What the catalogue's runs know was written by another version of draftmill, or is cut. Delete it: the "
                 "next run looks at every drafter again and finds what is published.",
