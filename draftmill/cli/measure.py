@@ -240,9 +240,12 @@ def _measure(
     from draftmill.measurement.preflight import preflight
     from draftmill.measurement.record import load
     from draftmill.measurement.request import perform
+    from draftmill.measurement.statement import check_pair
 
     if report:
         _ready(report)
+    # Before a device is waited for, and before images are built.
+    check_pair(target, draft)
     places: dict[str, str] = {}
     if publish:
         ending = _pipeline()(

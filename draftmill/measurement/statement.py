@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 from draftmill import __version__
@@ -13,8 +14,15 @@ from draftmill.measurement.record import Memory, Prompted, Setup
 from draftmill.measurement.subject import Encoded, describe, ran, regime_of
 from draftmill.outcome import Refused, Unavailable
 from draftmill.speculation.regime import Route
-from draftmill.tokenizers.ggml import read_gguf
-from draftmill.tokenizers.pairing import pair
+from draftmill.tokenizers.sources import compare_pair
+
+
+def check_pair(target: Path, draft: Path) -> tuple[str, ...]:
+    """The remarks on a pair that the engine runs as one. Raises Refused with all that is in the way of it."""
+    pairing = compare_pair(target, draft)
+    if pairing.refusals:
+        raise Refused(*pairing.refusals)
+    return pairing.remarks
 
 
 class Statement:
@@ -28,10 +36,7 @@ class Statement:
         self._route: Route = route
         self._started = datetime.now(UTC).isoformat(timespec="seconds")
         self._files = describe(plan.settings.model), describe(plan.drafting.model)
-        pairing = pair(read_gguf(plan.settings.model), read_gguf(plan.drafting.model))
-        if pairing.refusals:
-            raise Refused(*pairing.refusals)
-        self._pairing = pairing.remarks
+        self._pairing = check_pair(plan.settings.model, plan.drafting.model)
         self.together = plan.fits_together()
         self._before = read_memory(plan.device)
 
