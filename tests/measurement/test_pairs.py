@@ -1,4 +1,4 @@
-"""The real engine speculates with exactly those pairs that our rule lets through; the made pairs do what they are for."""
+"""The real engine speculates with exactly those pairs that our rule lets through; the made pairs are what they say."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
