@@ -12,6 +12,7 @@ from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from errno import EDQUOT, ENOSPC
+from glob import escape
 from hashlib import sha256
 from pathlib import Path
 from typing import Literal
@@ -107,7 +108,17 @@ def pull(
         received = transfer.fetch(wanted, done=kept, total=sum(file.size for file in files))
         write_whole(folder / NOTICES, notices_of(manifest))
         write_whole(folder / MANIFEST, data)
+        _sweep(folder, [*(file.path for file in files), RECORD, NOTICES, MANIFEST])
     return Pulled(folder, manifest, files, received, kept + transfer.resumed)
+
+
+def _sweep(folder: Path, names: Iterable[str]) -> None:
+    """Removes what a killed pull left beside files that are whole now."""
+    for name in names:
+        path = folder / name
+        for ending in ("partial", "parts"):
+            for left in path.parent.glob(f".{escape(path.name)}.????????.{ending}"):
+                left.unlink(missing_ok=True)
 
 
 def read_record(folder: Path) -> Record | None:

@@ -241,6 +241,18 @@ def test_what_a_torn_disk_left_is_thrown_away_and_fetched_once_more(store: Store
     assert verify(tmp_path / "out").findings == ()
 
 
+def test_what_a_pull_left_that_was_killed_at_its_very_end_is_removed(store: Store, tmp_path: Path) -> None:
+    manifest = publish_drafter(store, tmp_path / "source")
+    out = tmp_path / "out"
+    pull(store, manifest.key, out)
+    [file] = [file for file in manifest.files if file.path == F16]
+    for name in (f".{F16}.{file.sha256[:8]}.parts", f".{F16}.00000000.partial", ".manifest.json.01234567.partial"):
+        (out / name).write_bytes(b"left")
+    assert len(verify(out).findings) == 3
+    pull(store, manifest.key, out)
+    assert verify(out).findings == ()
+
+
 def test_a_parts_file_of_another_length_or_content_is_not_believed(store: Store, tmp_path: Path) -> None:
     manifest = publish_drafter(store, tmp_path / "source")
     for journal in (b"+", b"+++x", b"+++++"):
