@@ -28,7 +28,7 @@ from flows.order import Ending, Order
 from flows.prefect_server import prefect_server
 
 DRAFT_QUANT = "Q8_0"
-PAIRS, BUDGET = 6, 32
+PAIRS, BUDGET = 6, 24
 
 
 def demo(
