@@ -227,7 +227,7 @@ class Planner:
         drafter = self.catalogue.drafter(listed.repo)
         pinned = listed.commit if drafter.revision == DEFAULT_REVISION else drafter.revision
         try:
-            listing, evidence = look(Ref(listed.repo, pinned), self._source)
+            listing, evidence = look(Ref(listed.repo, pinned), self._source, listed.files)
             made_of = {"commit": listing.commit[:SHORT]}
             shown = classify(evidence, self.catalogue.families, drafter.family)
             family = self.catalogue.families[shown.family]

@@ -1,14 +1,14 @@
 """What a repository shows of itself before it is downloaded: file names, config.json and the names in the headers."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import cached_property
 from typing import Any
 
 from draftmill.hub.checksum import Checksum
-from draftmill.hub.listing import ListedFile, Listing
+from draftmill.hub.listing import ListedFile, Listing, Selection
 from draftmill.hub.local import LocalFiles, mirror_folder
 from draftmill.hub.patience import Retry
 from draftmill.hub.ref import Ref
@@ -21,7 +21,8 @@ from draftmill.outcome import InputOutput
 CONFIG = "config.json"
 LARGEST_CONFIG = 1 << 20
 LARGEST_HEADER = 16 << 20
-WEIGHTS = ("*.q4nx", "*.safetensors")
+CONTAINER = "*.q4nx"
+WEIGHTS = (CONTAINER, "*.safetensors")
 _LENGTH = 8
 _METADATA = "__metadata__"
 
@@ -44,13 +45,22 @@ class Evidence:
         return [name for name in self.files if fnmatchcase(name, pattern)]
 
 
-def look(ref: Ref, source: Source) -> tuple[Listing, Evidence]:
+def selection_for(files: Iterable[str]) -> Selection:
+    """What the mill takes of a repository with files of these names."""
+    return "package" if any(fnmatchcase(name, CONTAINER) for name in files) else "model"
+
+
+def look(ref: Ref, source: Source, files: Iterable[str] = ()) -> tuple[Listing, Evidence]:
     """What the repository shows now, and the listing of what the mill would take of it. Reads config.json, and of the
-    weights the headers where they are asked for. Raises what `resolve` does, and Refused for JSON that is none."""
-    listing = resolve(ref, source, "model")
+    weights the headers where they are asked for. files: names, as far as they are known from a list.
+
+    Raises what `resolve` does, and Refused for JSON that is none.
+    """
+    selection = selection_for(files)
+    listing = resolve(ref, source, selection)
     names = (*(file.path for file in listing.files), *listing.not_taken)
-    if any(fnmatchcase(name, "*.q4nx") for name in names):
-        listing = resolve(ref, source, "package")
+    if selection_for(names) != selection:
+        listing = resolve(ref, source, selection_for(names))
     by_name = {file.path: file for file in listing.files}
     config = None
     if CONFIG in by_name:
@@ -64,8 +74,7 @@ def look(ref: Ref, source: Source) -> tuple[Listing, Evidence]:
 def _tensors(listing: Listing, source: Source) -> Iterator[str]:
     for file in listing.files:
         if any(fnmatchcase(file.path, pattern) for pattern in WEIGHTS):
-            start = _start(file, listing, source, _LENGTH)
-            length = int.from_bytes(start[:_LENGTH], "little")
+            length = int.from_bytes(_start(file, listing, source, _LENGTH), "little")
             if length <= min(LARGEST_HEADER, file.size):
                 raw = _start(file, listing, source, _LENGTH + length)[_LENGTH:]
                 yield from (name for name in parse_object(raw, file.path) if name != _METADATA)

@@ -74,8 +74,9 @@ def _list_mirror(author: str, root: Path) -> Iterator[Listed]:
         repo = f"{author}/{path.name}"
         if not path.is_dir() or not is_repo_name(repo):
             continue
+        # The commit of a mirror without pins is that of what is taken, so it has to be what a run would take.
         selection: Selection = "package" if any(path.glob("*.q4nx")) else "model"
-        with suppress(Refused):  # no model, or one that cannot be taken: then a run says so
+        with suppress(Refused):  # no model
             listing = list_mirror(Ref(repo), root, selection)
             files = tuple(sorted({*(file.path for file in listing.files), *listing.not_taken}))
             yield Listed(repo, listing.commit, listing.licence, listing.base_models, files, listing.gated)

@@ -92,6 +92,11 @@ class HubServer(ThreadingHTTPServer):
         self._digests: dict[Path, tuple[tuple[int, int], tuple[str, str]]] = {}
         self._lock = threading.Lock()
 
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A client that hangs up early, as one does that wants a file's first bytes, is no error."""
+        if not isinstance(sys.exc_info()[1], ConnectionError):
+            super().handle_error(request, client_address)
+
     @property
     def endpoint(self) -> str:
         host, port = self.server_address[:2]

@@ -65,7 +65,12 @@ def test_writers_at_once_all_find_their_lines(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "change", [lambda b: b[: b.rindex(b'["amd')], lambda b: b.replace(b'"format": 1', b'"format": 2')]
+    "change",
+    [
+        lambda whole: whole[: whole.rindex(b'["amd')],
+        lambda whole: whole.replace(b'"format": 1', b'"format": 2'),
+        lambda whole: b"",
+    ],
 )
 def test_a_file_that_is_cut_or_of_another_version_is_refused(tmp_path: Path, change: Any) -> None:
     store = LocalStore(tmp_path)

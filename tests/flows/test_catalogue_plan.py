@@ -1,0 +1,237 @@
+"""What a run would do and why: on the real hub server, with one thing changed at a time."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import flows.recipe
+from draftmill.catalogue.catalogue import load_catalogue
+from draftmill.catalogue.standing import Standing, update_standings
+from draftmill.hub.server import serve
+from draftmill.outcome import BadConfiguration
+from draftmill.store.opening import open_store
+from flows.catalogue_order import CatalogueOrder
+from flows.catalogue_plan import Item, Plan, as_json, make_plan
+from tests.support.catalogue_hub import (
+    BORROWER,
+    BROKEN,
+    CATALOGUE,
+    DONOR,
+    HEAD,
+    PACKAGE,
+    PLAIN,
+    write_all,
+    write_catalogue,
+)
+
+ALL = [PACKAGE, HEAD, BROKEN, PLAIN, BORROWER]
+
+
+class Place:
+    """A hub, a catalogue and a store of one test."""
+
+    def __init__(self, folder: Path, hub: Path, endpoint: str) -> None:
+        self.folder, self.hub, self.endpoint = folder, hub, endpoint
+        write_catalogue(folder)
+
+    def plan(self, **asked: Any) -> Plan:
+        path = self.folder / "catalogue.yaml"
+        order = CatalogueOrder(
+            catalogue=path, hub=self.endpoint, store=str(self.folder / "store"), work=self.folder / "work", **asked
+        )
+        return make_plan(order, load_catalogue(path), open_store(order.store))
+
+    def reasons(self, **asked: Any) -> dict[str, str]:
+        return {item.repo: item.reason for item in self.plan(**asked).items}
+
+    def remember(self, items: list[Item], verdict: str = "pass", seconds: float = 0.0) -> None:
+        """As a run does that ended so."""
+        catalogue = load_catalogue(self.folder / "catalogue.yaml")
+        new = {
+            item.repo: Standing(
+                verdict=verdict,
+                sentence="",
+                commit=item.commit,
+                family=item.family,
+                route=item.route,
+                rules=catalogue.rules_digest,
+                made_of=item.made_of,
+                at="2026-01-01T00:00:00Z",
+                run="1",
+                size=item.work.listing.size if item.work else 0,
+                seconds=seconds,
+            )
+            for item in items
+        }
+        update_standings(open_store(str(self.folder / "store")), new)
+
+    def edit(self, old: str, new: str) -> None:
+        assert CATALOGUE.count(old) == 1
+        write_catalogue(self.folder, CATALOGUE.replace(old, new))
+
+
+@pytest.fixture(scope="module")
+def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, str]]:
+    root = tmp_path_factory.mktemp("hub")
+    write_all(root)
+    with serve(root) as server:
+        yield root, server.endpoint
+
+
+@pytest.fixture
+def place(tmp_path: Path, hub: tuple[Path, str]) -> Place:
+    return Place(tmp_path, *hub)
+
+
+@pytest.fixture
+def known(place: Place) -> Place:
+    """After a run in which everything passed."""
+    place.remember(place.plan().items)
+    return place
+
+
+def test_what_never_ran_runs_by_the_family_that_it_shows(place: Place) -> None:
+    plan = place.plan()
+    assert [(item.repo, item.family, item.route) for item in plan.items] == [
+        (PACKAGE, "DFlash", "gate"),
+        (HEAD, "Gumiho", "refuse"),
+        (BROKEN, "PARD", "gguf"),
+        (PLAIN, "PARD", "gguf"),
+        (BORROWER, "PARD-2", "gguf_borrowed"),
+    ]
+    assert {item.reason for item in plan.items} == {"no run before"}
+    assert plan.unlisted == [BROKEN]
+
+
+def test_a_plan_writes_nothing(place: Place) -> None:
+    place.plan()
+    assert [path.name for path in place.folder.iterdir()] == ["catalogue.yaml"]
+
+
+def test_bytes_are_those_of_the_files_that_would_be_fetched(place: Place) -> None:
+    plan = place.plan()
+    expected = {
+        repo: sum(path.stat().st_size for path in (place.hub / repo).iterdir()) for repo in (PACKAGE, PLAIN, BORROWER)
+    }
+    found = {item.repo: item.work.needs.download for item in plan.items if item.work}
+    assert found == expected | {HEAD: 0, BROKEN: found[BROKEN]}
+    assert plan.download == sum(found.values())
+
+
+def test_nothing_runs_where_nothing_changed_and_each_says_so(known: Place) -> None:
+    plan = known.plan()
+    assert plan.items == []
+    assert sorted(skip.repo for skip in plan.skips) == sorted(ALL)
+    assert all(skip.reason.startswith("nothing changed") and skip.verdict == "pass" for skip in plan.skips)
+
+
+def test_a_refusal_holds_while_nothing_changes_and_a_failure_does_not(place: Place) -> None:
+    items = place.plan().items
+    place.remember(items, "refused")
+    assert place.reasons() == {}
+    for verdict in ("failed", "no verdict"):
+        place.remember([item for item in items if item.repo == PLAIN], verdict)
+        assert place.reasons() == {PLAIN: f"{verdict} the last time: "}
+
+
+def test_a_new_commit_runs_that_drafter(known: Place) -> None:
+    card = known.hub / PLAIN / "README.md"
+    before = card.read_text()
+    try:
+        card.write_text(before + "\nmore\n")
+        reasons = known.reasons()
+    finally:
+        card.write_text(before)
+    assert list(reasons) == [PLAIN]
+    assert reasons[PLAIN].startswith("commit ")
+
+
+def test_a_new_commit_of_the_donor_runs_the_borrower(known: Place) -> None:
+    known.edit("  tiny/SmolLM2-135M: {}\n", "")
+    known.remember(known.plan().items)
+    card = known.hub / DONOR / "README.md"
+    before = card.read_text()
+    try:
+        card.write_text(before + "\nmore\n")
+        assert known.reasons() == {BORROWER: "donor changed"}
+    finally:
+        card.write_text(before)
+
+
+def test_new_code_of_a_job_runs_what_that_job_works_on(known: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    code = flows.recipe.code_digest
+    changed = {"quantize"}
+    monkeypatch.setattr(flows.recipe, "code_digest", lambda job: "0" * 64 if job in changed else code(job))
+    assert known.reasons() == dict.fromkeys([BROKEN, PLAIN, BORROWER], "code of quantize changed")
+    changed = {"gate"}
+    assert known.reasons() == {PACKAGE: "code of gate changed"}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        ("  tiny/Absent: {}\n", "  tiny/Other: {}\n", dict.fromkeys([BROKEN, PLAIN, BORROWER], "targets changed")),
+        ("trained_for: [tiny/Another]", "trained_for: [tiny/Third]", {BORROWER: "trained for changed"}),
+        ("{family: Gumiho}", "{family: Gumiho, quants: [Q8_0]}", {}),
+        (
+            "    trained_for: [tiny/SmolLM2-135M]",
+            "    trained_for: [tiny/SmolLM2-135M]\n    quants: [Q4_0]",
+            {PLAIN: "parameters changed"},
+        ),
+        ("spd_type: pard2", "spd_type: [pard2, pard_2]", dict.fromkeys(ALL, "the catalogue's rules changed")),
+    ],
+)
+def test_a_change_of_the_catalogue_runs_what_it_touches(
+    known: Place, old: str, new: str, expected: dict[str, str]
+) -> None:
+    known.edit(old, new)
+    assert known.reasons() == expected
+
+
+def test_only_and_again_choose(known: Place) -> None:
+    assert known.reasons(again=True, only="tiny/PARD2-*") == {BORROWER: "asked for again"}
+    assert known.reasons(again=True, only="fast/*") == {PACKAGE: "asked for again"}
+    assert known.reasons(only="nobody/*") == {}
+
+
+def test_a_row_that_the_hub_does_not_have_and_one_without_a_family_are_told(
+    place: Place, hub: tuple[Path, str]
+) -> None:
+    place.edit("{family: Gumiho}", "{family: Gumiho}\n  tiny/Gone: {}\n  tiny/SmolLM2-135M: {}")
+    problems = {item.repo: item.problem.code for item in place.plan().items if item.problem}
+    assert problems == {"tiny/Gone": "catalogue.gone", DONOR: "catalogue.family_unknown"}
+
+
+def test_a_borrower_without_a_donor_is_told(place: Place) -> None:
+    place.edit("    donor: tiny/SmolLM2-135M@main\n", "")
+    problems = {item.repo: item.problem.code for item in place.plan().items if item.problem}
+    assert problems == {BORROWER: "catalogue.no_donor"}
+
+
+def test_time_is_what_the_jobs_took_before_scaled_by_bytes(place: Place) -> None:
+    items = place.plan().items
+    assert {item.repo: item.seconds for item in items} == dict.fromkeys(ALL) | {HEAD: 0.0}
+    plain = next(item for item in items if item.repo == PLAIN)
+    place.remember([plain], seconds=100.0)
+    seconds = {item.repo: item.seconds for item in place.plan(again=True).items}
+    assert seconds[PLAIN] == 100.0
+    sizes = {item.repo: item.work.listing.size for item in items if item.work}
+    assert seconds[BROKEN] == pytest.approx(100.0 * sizes[BROKEN] / sizes[PLAIN])
+    assert seconds[BORROWER] is None
+    assert as_json(place.plan(again=True))["seconds_unknown_for"] == 2
+
+
+def test_a_route_that_is_no_module_is_told_by_its_line(place: Place) -> None:
+    place.edit("route: gate", "route: ship")
+    with pytest.raises(
+        BadConfiguration, match=r"line \d+, families.DFlash.route: there is no route ship; they are gate"
+    ):
+        place.plan()
+
+
+def test_a_mirror_folder_is_planned_like_a_hub(place: Place) -> None:
+    expected = [(item.repo, item.family) for item in place.plan().items]
+    place.endpoint = f"file://{place.hub}"
+    assert [(item.repo, item.family) for item in place.plan().items] == expected
