@@ -57,8 +57,10 @@ def read_gguf(path: Path) -> Vocabulary:
     stated: dict[str, Any] = {"token_types": kinds}
     if scores is not None:
         stated["scores"] = [[t, scores[t] if isfinite(scores[t]) else str(scores[t])] for t in texts]
-    if "tokenizer.ggml.merges" in fields:
-        stated["merges"] = fields["tokenizer.ggml.merges"]
+    if (merges := fields.get("tokenizer.ggml.merges")) is not None:
+        if not isinstance(merges, list) or not all(isinstance(merge, str) for merge in merges[:1]):
+            raise _refused("tokenizer.gguf_merges", where, type(merges).__name__, "texts", "its merges are no texts")
+        stated["merges"] = merges
     ids = {role: fields.get(f"tokenizer.ggml.{key}") for role, key in _ROLE_KEYS.items()}
     return Vocabulary(
         source=str(path),
@@ -67,7 +69,7 @@ def read_gguf(path: Path) -> Vocabulary:
         size=len(tokens),
         added=added,
         # The runtime warns about an id outside the list and goes on as if it were not there.
-        ids={role: token for role, token in ids.items() if isinstance(token, int) and token < len(tokens)},
+        ids={role: token for role, token in ids.items() if type(token) is int and 0 <= token < len(tokens)},
         add_bos=_flag(fields, "add_bos_token"),
         add_eos=_flag(fields, "add_eos_token"),
         stated=stated,

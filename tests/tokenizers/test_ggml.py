@@ -74,7 +74,8 @@ def test_padding_is_rows_and_not_tokens(tmp_path: Path) -> None:
 
 
 def test_an_id_outside_the_list_is_not_stated(tmp_path: Path) -> None:
-    path = write_gguf(tmp_path / "v.gguf", ["a", "b"], [NORMAL, CONTROL], bos_token_id=1, eos_token_id=2)
+    keys = {"bos_token_id": 1, "eos_token_id": 2, "padding_token_id": True, "unknown_token_id": "a"}
+    path = write_gguf(tmp_path / "v.gguf", ["a", "b"], [NORMAL, CONTROL], **keys)
     assert read_gguf(path).ids == {"bos": 1}
 
 
@@ -84,6 +85,8 @@ REFUSED = [
     ("tokenizer.gguf_types", ["a", "b"], ["normal", "normal"], {}),
     ("tokenizer.gguf_scores", ["a", "b"], [NORMAL, NORMAL], {"scores": [0.5]}),
     ("tokenizer.gguf_scores", ["a"], [NORMAL], {"scores": [1]}),
+    ("tokenizer.gguf_merges", ["a"], [NORMAL], {"merges": [0.5]}),
+    ("tokenizer.gguf_merges", ["a"], [NORMAL], {"merges": "a b"}),
     ("tokenizer.gguf_text_twice", ["a", "a"], [NORMAL, NORMAL], {}),
 ]
 

@@ -5,6 +5,7 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from draftmill.gguf.header import read_header
@@ -142,3 +143,21 @@ def test_a_pre_tokenizer_unknown_to_the_converter_is_no_difference(tmp_path):
 def test_the_gguf_side_is_taken_as_it_is():
     source = read_source(smollm2_gguf())
     assert (source.form, source.rows, source.as_gguf(1).texts) == ("GGUF", 49152, read_gguf(smollm2_gguf()).texts)
+
+
+def test_a_spoiled_file_is_a_verdict_or_a_named_refusal(tmp_path):
+    tokens = [f"t{token}" for token in range(20)]
+    keys = {"scores": [0.5] * 20, "merges": ["a b", "c d"], "pre": "qwen2", "bos_token_id": 1, "add_bos_token": True}
+    whole = write_gguf(tmp_path / "whole.gguf", tokens, [CONTROL] + [NORMAL] * 19, **keys)
+    raw, random = whole.read_bytes(), np.random.default_rng(0)
+    endings = set()
+    for _ in range(1000):
+        spoiled = bytearray(raw)
+        for at in random.integers(0, len(raw), random.integers(1, 4)):
+            spoiled[at] = random.integers(0, 256)
+        (tmp_path / "spoiled.gguf").write_bytes(spoiled)
+        try:
+            endings.add(compare_pair(whole, tmp_path / "spoiled.gguf").verdict)
+        except Refused as refused:
+            endings.add(refused.code.split(".")[0])
+    assert endings == {"compatible", "compatible with remarks", "refused", "gguf", "tokenizer"}
