@@ -18,7 +18,7 @@ def check_sizes(places: Places, value: Callable[[str], Any]) -> None:
             "num_key_value_heads",
             kv_heads,
             f"a divisor of {heads} heads",
-            "Query heads cannot share key and value heads evenly; config and model do not belong together.",
+            "Query heads cannot share key and value heads evenly; take config.json from the draft's publisher.",
         )
     if value("head_dim") and value("head_dim") % 2:
         places.refuse(
@@ -44,7 +44,7 @@ def check_sizes(places: Places, value: Callable[[str], Any]) -> None:
             "conv_group_size",
             group,
             f"a divisor of hidden_size {hidden}",
-            "The convolution's groups do not fill the hidden size; config and model do not belong together.",
+            "The convolution's groups do not fill the hidden size; take config.json from the draft's publisher.",
         )
     if vocab and top_k and top_k > vocab:
         places.refuse(

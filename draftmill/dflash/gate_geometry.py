@@ -18,6 +18,7 @@ from draftmill.q4nx.header import Entry
 from draftmill.q4nx.tiles import COLUMNS, ROWS
 
 _SIZES = (*(key.name for key in (*SIZES, *SECOND)), "target_layer_ids")
+_HEAD = ("hidden_size", "num_attention_heads", "head_dim")
 _ATTENTION = tuple(part.rpartition(".")[2] for part in (*names.ATTENTION_PROJECTIONS, *names.HEAD_NORMS))
 
 
@@ -40,6 +41,8 @@ def check_tensors(survey: Survey, entries: Mapping[str, Entry], where: str, ledg
     spelled = [f"{each.what} {each.met or 'none'}" for each in matched.variants]
     ledger.passes("tensors.names", spelled, f"one way of naming: {', '.join(spelled) or 'no name'}")
 
+    if doubts := [survey.doubts[key] for key in _HEAD if key in survey.doubts]:
+        ledger.stop("tensors.head_dim", " and ".join(doubts))
     findings = Findings()
     inventory = locate(config, matched, entries, where, findings)
     inventory, findings = _by_stored_head(config, matched, entries, where, ledger, inventory, findings)
@@ -108,9 +111,9 @@ def _by_stored_head(
                 ),
             )
             return other, again
-    if not config.head_dim:
-        ledger.stop("tensors.head_dim", "head_dim has no value to hold against the tiles")
-    elif stored:
+    if not stored:
+        ledger.stop("tensors.head_dim", "no q_proj tells how wide a head is")
+    else:
         ledger.passes("tensors.head_dim", sorted(stored), f"{tiles}, the config says {config.head_dim}")
     return inventory, findings
 

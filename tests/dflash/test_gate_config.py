@@ -1,5 +1,6 @@
 """A config that is refused in part: everything that does not need that part is checked, and what needs it is named."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
@@ -7,10 +8,11 @@ from typing import Any, Literal
 import pytest
 
 from draftmill.dflash.gate import gate
+from draftmill.dflash.gate_ledger import NOT_REACHED
 from draftmill.dflash.gate_result import Gate, Outcome, Verdict
 from draftmill.dflash.gate_table import CHECKS, OF_CONTAINER
 from draftmill.q4nx.writing import Stored
-from tests.support.dflash_packages import edit_config, edit_container, tiny
+from tests.support.dflash_packages import SMALLEST, edit_config, edit_container, tiny
 
 Content = dict[str, Any]
 NAN = [0xC0, 0x7F]
@@ -201,6 +203,8 @@ def test_a_missing_size_stops_only_the_tensors_that_it_shapes(key: str, tmp_path
     assert all(name.startswith(("packed.", "minimums.", "weights.")) for name in others)
     assert stopped <= by(result, Outcome.NOT_RUN)
     assert f"{key} is not stated" in evidence(result, "tensors.tiles")
+    if "tensors.head_dim" in stopped:
+        assert evidence(result, "tensors.head_dim") == f"not run, because {key} is not stated"
 
 
 def test_without_the_hidden_size_names_and_scalars_are_still_checked(tmp_path: Path) -> None:
@@ -230,6 +234,27 @@ def test_where_it_is_not_known_which_tensors_there_are_that_is_the_reason(
     left = {name for name in by(result, Outcome.NOT_RUN) if not name.startswith("config.")}
     assert {name.partition(".")[0] for name in left} >= {"tensors", "packed", "scales", "norms", "fusion", "scalars"}
     assert {evidence(result, name) for name in left} == {f"not run, because {why}"}
+
+
+@pytest.mark.parametrize("generation", [1, 2])
+def test_whatever_single_value_is_bad_each_check_has_its_own_reason(generation: Literal[1, 2], tmp_path: Path) -> None:
+    """Every key, missing, impossible and stated twice."""
+    tiny(tmp_path / "p", generation, manifest=False, **SMALLEST)
+    path = tmp_path / "p" / "config.json"
+    sound = path.read_text()
+    content = json.loads(sound)
+    places = [(content, key) for key in content] + [(content["dflash_config"], key) for key in content["dflash_config"]]
+    for section, key in places:
+        value = section.pop(key)
+        changes: list[Content] = [{}, {key: {"no": ["value"]}}, {key: value, f"dflash.{key}": "another"}]
+        for change in changes:
+            section.update(change)
+            path.write_text(json.dumps(content))
+            result = gate(tmp_path / "p")
+            assert NOT_REACHED not in {check.evidence for check in result.checks}, (key, change)
+            section.pop(f"dflash.{key}", None)
+        section[key] = value
+        assert json.loads(sound) == content
 
 
 def test_a_tensor_that_was_not_looked_at_is_no_pass_of_the_values(tmp_path: Path) -> None:
