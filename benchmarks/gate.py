@@ -78,14 +78,12 @@ def turned(encoding: Encoding, band: np.ndarray) -> np.ndarray:
     number = np.arange(encoding.tile_rows * encoding.tile_columns)
     tiles = band.reshape(encoding.tile_columns, -1)[number % encoding.tile_columns]
     codes = tiles[:, begin:end].view("<u8")
-    halves = (
-        codes.reshape(-1, 2, COLUMNS) if encoding.kind == Kind.Q4_1 else codes.reshape(-1, COLUMNS, 2).swapaxes(1, 2)
-    )
-    halves = halves.copy()
+    first = encoding.kind == Kind.Q4_1
+    halves = (codes.reshape(-1, 2, COLUMNS) if first else codes.reshape(-1, COLUMNS, 2).swapaxes(1, 2)).copy()
     for half, turns in enumerate((number, number // COLUMNS)):
         columns = (np.arange(COLUMNS) + turns[:, None]) % COLUMNS
         halves[:, half] = np.take_along_axis(halves[:, half], columns, 1)
-    codes[:] = (halves if encoding.kind == Kind.Q4_1 else halves.swapaxes(1, 2)).reshape(codes.shape)
+    codes[:] = (halves if first else halves.swapaxes(1, 2)).reshape(codes.shape)
     return tiles
 
 

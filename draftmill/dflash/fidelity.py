@@ -44,6 +44,11 @@ class Fidelity:
         self._off += float(np.einsum("i,i->", off, off))
         self._largest = max(self._largest, float(np.abs(off, out=off).max(initial=0.0)))
 
+    @property
+    def all_zero(self) -> bool:
+        """Whether the source was."""
+        return self._source == 0
+
     def merge(self, other: "Fidelity") -> None:
         """Adds the sums of another piece."""
         self._product += other._product

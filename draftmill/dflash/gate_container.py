@@ -19,7 +19,7 @@ from draftmill.outcome import Refusal, Refused
 from draftmill.progress import Progress
 from draftmill.q4nx.encodings import CHUNK_BYTES, Kind
 from draftmill.q4nx.header import Header, read_header
-from draftmill.q4nx.tiles import ROWS
+from draftmill.q4nx.tiles import ROWS, Workspace
 
 LARGEST_PADDING = 4096
 """Bytes between tensors: 64 is the widest alignment of a known writer, a page the widest that is taken for one."""
@@ -51,14 +51,14 @@ class Measured:
 
 def prepare(inventory: Inventory) -> Measured:
     """An empty measure for every tensor."""
-    measured = Measured()
+    measured, work = Measured(), Workspace()
     for name, located in inventory.by_name.items():
         entry, role, encoding = located.entry, located.expected.role, located.encoding
         if role == Role.SCALAR:
             # A large one is refused by its shape.
             measured.scalars[name] = (located, Kept(entry.nbytes if entry.nbytes <= PIECE else 0))
         elif encoding and encoding.packed:
-            measured.packed[name] = (located, PackedStatistics(encoding))
+            measured.packed[name] = (located, PackedStatistics(encoding, work))
         else:
             count = entry.nbytes // (4 if entry.dtype == "F32" else 2)
             keep = count if role == Role.NORM else 0

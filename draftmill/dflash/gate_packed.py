@@ -23,11 +23,11 @@ from draftmill.dflash.gate_bins import (
 )
 from draftmill.dflash.gate_result import Histogram
 from draftmill.dflash.gate_tile_faults import LARGEST_RATIO, TILE_RATIO_BAND, ZERO_CODES, find_faults
-from draftmill.dflash.gate_tiles import SAMPLED_CODES, TileSampler
+from draftmill.dflash.gate_tiles import SAMPLED_CODES, SAMPLED_GROUPS, TileSampler
 from draftmill.q4nx import q4_1, q4_k
 from draftmill.q4nx.encodings import CODECS, Encoding, Kind
 from draftmill.q4nx.fitting import FLAT_SCALE
-from draftmill.q4nx.tiles import COLUMNS, GROUP, GROUPS, ROWS
+from draftmill.q4nx.tiles import COLUMNS, GROUP, GROUPS, ROWS, Workspace
 
 SAMPLED_TILES = 64
 """Tiles of which distributions are taken, spread evenly; a tensor with fewer gives all of its own."""
@@ -48,10 +48,10 @@ class PackedStatistics:
     """Of a packed tensor, fed with whole tiles in order. Groups that lie in column padding only count for `finite`.
 
     faults: how often each of `find_faults` was met; first_bad: the row and column where first. prints: of each tile,
-    0 where its sample repeats itself. dead_tiles: those without any weight.
+    0 where its sample repeats itself. dead_tiles: those without any weight. work: buffers, which several may share.
     """
 
-    def __init__(self, encoding: Encoding) -> None:
+    def __init__(self, encoding: Encoding, work: Workspace | None = None) -> None:
         self.encoding = encoding
         self.tiles = encoding.tile_rows * encoding.tile_columns
         self.groups = self.tiles * GROUPS * ROWS
@@ -67,6 +67,7 @@ class PackedStatistics:
         self.kept: list[np.ndarray] = []
         self._codec = CODECS[encoding.kind]
         self._sampler = TileSampler(encoding)
+        self._work = work or Workspace()
         self._distributed: list[np.ndarray] = []
         self._scale_keys = np.zeros(KEYS, np.int64)
         self._ratio_bins = np.zeros(2 * _RATIO_REACH * _RATIO_BINS, np.int64)
@@ -84,7 +85,8 @@ class PackedStatistics:
     def take(self, offset: int, data: np.ndarray) -> None:
         first = offset // self._codec.chunk_bytes
         chunks = data.reshape(-1, self._codec.chunk_bytes)
-        odd = self._look(first, chunks) | self._sample(first, chunks)
+        factors, odd = self._look(first, chunks), self._sample(first, chunks)
+        odd = odd if factors is None else odd | factors
         if odd.any():
             self._judge(first + np.flatnonzero(odd), chunks[odd])
         self._distributed.append(chunks[-first % self._every :: self._every].copy())
@@ -99,30 +101,44 @@ class PackedStatistics:
         if first + len(chunks) == self.tiles:
             self._distribute(np.concatenate(self._distributed))
 
-    def _look(self, first: int, chunks: np.ndarray) -> np.ndarray:
-        """At the bits of all factors. Which tiles have one that is not plainly sound, bool [t]."""
+    def _look(self, first: int, chunks: np.ndarray) -> np.ndarray | None:
+        """At the bits of all factors. Which tiles have one that is not plainly sound, bool [t]; None where none has.
+        All tiles at once first: of sound ones that is all that is done."""
         if self.encoding.kind == Kind.Q4_1:
             scales, minimums = chunks[:, q4_1.SCALES].view("<u2"), chunks[:, q4_1.MINIMUMS].view("<u2")
-            sizes = minimums & np.uint16(0x7FFF)
-            limit, deepest = _SOUND_Q4_1, sizes.max(1)
-            odd = scales.min(1) == 0
+            limit, small, smaller = _SOUND_Q4_1, None, None
         else:
             scales, minimums = chunks[:, q4_k.ROW_SCALES].view("<u2"), chunks[:, q4_k.ROW_MINIMUMS].view("<u2")
-            sizes = minimums & np.uint16(0x7FFF)
-            small, smaller = chunks[:, q4_k.SCALES], chunks[:, q4_k.MINIMUMS]
-            limit, deepest = _SOUND_Q4_K, np.minimum(sizes.max(1), smaller.max(1))
-            # The row's own factors stand about 8 to 1: with bytes 8 to 1 a group is near the largest ratio.
-            odd = (scales.min(1) == 0) | (small.min(1) == 0) | (smaller >> 3 > small).any(1)
-        largest = scales.max(1)
-        odd |= (largest >= limit) | (sizes.max(1) >= limit) | ((sizes.view("<i2") - scales.view("<i2")).max(1) > _STEEP)
-        self.minimum_seen = self.minimum_seen or bool(deepest.any())
-        self.dead_tiles[first : first + len(chunks)] = (largest <= _FLAT) & (deepest == 0)
+            limit, small, smaller = _SOUND_Q4_K, chunks[:, q4_k.SCALES], chunks[:, q4_k.MINIMUMS]
+        sizes = np.bitwise_and(minimums, 0x7FFF, out=self._buffer("sizes", minimums.shape, np.uint16))
+        steep = np.subtract(sizes, scales, out=self._buffer("steep", scales.shape, np.uint16)).view(np.int16)
+        largest = int(scales.max())
         # Only one of twice the size is worth a closer look: an outlier is one by powers of two.
-        tile = int(largest.argmax())
-        if self._largest_bits + 0x80 < largest[tile] < BF16_INFINITE:
-            self._largest_bits = int(largest[tile])
-            self._note_largest(first, chunks, tile)
+        if self._largest_bits + 0x80 < largest < BF16_INFINITE:
+            self._largest_bits = largest
+            self._note_largest(first, chunks, int(scales.max(1).argmax()))
+        # The row's own factors stand about 8 to 1: with bytes 8 to 1 a group is near the largest ratio.
+        uneven = None if small is None or smaller is None else self._uneven(small, smaller)
+        sound = int(scales.min()) > _FLAT and largest < limit and 0 < int(sizes.max()) < limit
+        if sound and int(steep.max()) <= _STEEP and (uneven is None or not uneven.any()):
+            self.minimum_seen = self.minimum_seen or smaller is None or bool(smaller.any())
+            return None
+        tops, deepest = scales.max(1), sizes.max(1)
+        odd = (scales.min(1) == 0) | (tops >= limit) | (deepest >= limit) | (steep.max(1) > _STEEP)
+        if uneven is not None and small is not None and smaller is not None:
+            odd |= uneven.any(1) | (small.min(1) == 0)
+            deepest = np.minimum(deepest, smaller.max(1))
+        self.minimum_seen = self.minimum_seen or bool(deepest.any())
+        self.dead_tiles[first : first + len(chunks)] = (tops <= _FLAT) & (deepest == 0)
         return np.asarray(odd, bool)
+
+    def _uneven(self, scales: np.ndarray, minimums: np.ndarray) -> np.ndarray:
+        """Bytes of Q4_K: where the scale is zero or the minimum is eight times the scale, bool [t, 256]."""
+        eighths = np.right_shift(minimums, 3, out=self._buffer("eighths", minimums.shape, np.uint8))
+        return np.greater_equal(eighths, scales, out=self._buffer("uneven", minimums.shape, np.bool_))
+
+    def _buffer(self, name: str, shape: tuple[int, ...], dtype: type[np.generic]) -> np.ndarray:
+        return self._work.take(name, shape, dtype)
 
     def _sample(self, first: int, chunks: np.ndarray) -> np.ndarray:
         """Which tiles have a sample that weights seldom give, bool [t]."""
@@ -252,8 +268,8 @@ class PackedStatistics:
 
 
 def _counted(groups: np.ndarray) -> np.ndarray:
-    """bool [t, 8, 4] -> how many of each tile, uint8."""
-    return groups.reshape(len(groups), -1).view(np.uint8) @ np.ones(GROUPS * groups.shape[-1], np.uint8)
+    """bool [t, 8, 2] -> how many of each tile, uint8."""
+    return groups.reshape(len(groups), -1).view(np.uint8) @ np.ones(SAMPLED_GROUPS, np.uint8)
 
 
 def packed_figures(statistics: PackedStatistics) -> dict[str, Any]:

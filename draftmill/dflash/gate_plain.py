@@ -28,9 +28,9 @@ PRINTS = 1 << 15
 TINY = 24
 """Octaves below the 90th percentile from which on a value is counted as tiny."""
 _WORD = 8
-_BETWEEN_LOOKS = 9
+_BETWEEN_LOOKS = 41
 """Words from one look for a run to the next: odd, so that looks wander over the 32 rows of a block."""
-_WORTH = 16
+_WORTH = 4
 """Looks in a piece that have to see a word repeated before runs are measured."""
 
 

@@ -8,7 +8,7 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -119,6 +119,7 @@ def write(
     manifest: bool = True,
     scalars: bool | None = None,
     notices: Mapping[str, bytes] | None = None,
+    prove: Callable[[Path], object] | None = None,
     progress: Progress = silent,
 ) -> Written:
     """Writes a package into `folder`, which must not be there or be empty; killed at any point it is not there.
@@ -126,8 +127,10 @@ def write(
     tensors: the mill's name -> float32 values of the logical shape, read by ranges of rows. encoding: Q4_1 or Q4_K, of
     projections. scalars: whether the container repeats the config's six; None is yes in generation 1, no in 2.
     notices: licence files to carry, name -> bytes.
+    prove: called with the written folder before it takes its name; when it raises, nothing is left.
     Raises Refused (dflash.tensor_missing, tensor_unexplained, shape_unexpected, rows_not_whole_tiles,
-    encoding_unexpected, scalar_unstorable, q4nx.not_encodable), BadConfiguration (dflash.output_exists), OSError.
+    encoding_unexpected, scalar_unstorable, all_zero, q4nx.not_encodable), BadConfiguration (dflash.output_exists),
+    OSError.
     """
     layout = layout or Layout()
     scalars = config.generation == 1 if scalars is None else scalars
@@ -158,6 +161,8 @@ def write(
         )
         if manifest:
             _write(partial / MANIFEST, "".join(f"{file.sha256}  {file.path}\n" for file in files).encode())
+        if prove:
+            prove(partial)
     return Written(folder, files, tuple(encoder.errors[each.name] for each in wanted))
 
 

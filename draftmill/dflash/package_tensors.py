@@ -70,6 +70,7 @@ class TensorEncoder:
         data = values if label == "F32" else to_bf16(values)
         fidelity = Fidelity()
         fidelity.add(values, data if label == "F32" else from_bf16(data))
+        _require_weights(fidelity, expected)
         self.errors[expected.name] = fidelity.error(expected.name, label.lower(), expected.shape, 0)
         self._advance(expected.name, data.nbytes)
         return data
@@ -93,6 +94,7 @@ class TensorEncoder:
             for nbytes, found in pool.map(encode_piece, range(0, whole.rows, step)):
                 fidelity.merge(found)
                 self._advance(expected.name, nbytes)
+        _require_weights(fidelity, expected)
         self.errors[expected.name] = fidelity.error(
             expected.name, whole.kind.value, expected.shape, whole.padded_columns
         )
@@ -101,6 +103,21 @@ class TensorEncoder:
     def _advance(self, name: str, nbytes: int) -> None:
         self._done += nbytes
         self._progress(name, self._done, self._total)
+
+
+def _require_weights(fidelity: Fidelity, expected: Expected) -> None:
+    """Raises Refused dflash.all_zero: the gate would refuse the package for it."""
+    if fidelity.all_zero:
+        raise Refused(
+            Refusal(
+                "dflash.all_zero",
+                expected.name,
+                "all zero",
+                "weights",
+                f"Every value of the {expected.role} is zero, so it computes nothing: it was never trained, or lost "
+                "when it was saved. Take the checkpoint from its publisher again.",
+            )
+        )
 
 
 def _small(layout: Layout, generation: int) -> Kind:

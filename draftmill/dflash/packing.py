@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from draftmill.dflash.config import DraftConfig, read_config
+from draftmill.dflash.gate import gate
 from draftmill.dflash.inventory import Variant, match
 from draftmill.dflash.layout import Layout
 from draftmill.dflash.package import Written, write
@@ -15,7 +16,7 @@ from draftmill.dflash.storage import PUBLISHED
 from draftmill.gguf.checkpoint import SourceTensor, read_checkpoint
 from draftmill.gguf.half_precision import BYTES, cast, stored
 from draftmill.intake.findings import Findings
-from draftmill.outcome import InputOutput
+from draftmill.outcome import InputOutput, Refusal, Refused
 from draftmill.progress import Progress, silent
 from draftmill.q4nx.encodings import Kind
 
@@ -64,9 +65,9 @@ def pack(
     progress: Progress = silent,
 ) -> Packed:
     """Packs a Hugging Face DFlash checkpoint into the folder `out`; encoding None is the published one of its
-    generation (q4_1, then Q4_K). LICENSE and NOTICE files come along.
+    generation (q4_1, then Q4_K). LICENSE and NOTICE files come along. A package that the gate refuses is not made.
 
-    Raises Refused (`read_config`, `read_checkpoint`, `match`, `write`), BadConfiguration, InputOutput, OSError.
+    Raises Refused (`read_config`, `read_checkpoint`, `match`, `write`, `gate`), BadConfiguration, InputOutput, OSError.
     """
     config = read_config(checkpoint, causal=causal)
     encoding = encoding or PUBLISHED[config.generation]
@@ -82,9 +83,29 @@ def pack(
         encoding=encoding,
         layout=layout,
         notices=_notices(checkpoint),
+        prove=_prove,
         progress=progress,
     )
     return Packed(config, encoding, matched.variants, written)
+
+
+def _prove(folder: Path) -> None:
+    """Raises Refused with a finding for each one of the gate's: a package that it refuses is not made."""
+    result = gate(folder)
+    refusals = [
+        Refusal(
+            found.code,
+            found.where,
+            found.measured,
+            found.expected,
+            f"The package of this checkpoint fails the gate's check {check.id} ({check.title}), so it is not written: "
+            "the checkpoint is damaged or was never trained. Take it from its publisher again.",
+        )
+        for check in result.checks
+        for found in check.refusals
+    ]
+    if refusals:
+        raise Refused(*refusals)
 
 
 def _notices(folder: Path) -> dict[str, bytes]:

@@ -11,9 +11,7 @@ from draftmill.dflash.gate import gate
 from draftmill.dflash.gate_packed import PackedStatistics
 from draftmill.dflash.gate_result import Gate, Outcome, Verdict
 from draftmill.dflash.layout import Layout
-from draftmill.dflash.package import write
 from draftmill.dflash.storage import PUBLISHED
-from draftmill.dflash.synthetic import synthetic_config, synthetic_tensors
 from draftmill.q4nx.encodings import Encoding, Kind
 from draftmill.q4nx.matrix import encode
 from tests.support.dflash_packages import edit_container, tiny
@@ -154,11 +152,9 @@ def test_a_plain_tensor_of_zeros_is_called_that(name: str, tmp_path: Path) -> No
 
 @pytest.mark.parametrize("generation", [1, 2])
 def test_a_projection_of_zeros_is_called_that_however_it_was_packed(generation: Any, tmp_path: Path) -> None:
-    config = synthetic_config(generation)
-    tensors = synthetic_tensors(config)
-    tensors["layers.0.mlp.up_proj.weight"][:] = 0
-    write(tmp_path / "p", config, tensors, encoding=PUBLISHED[generation])
-    result = gate(tmp_path / "p")
+    kind = PUBLISHED[generation]
+    zeros = encode(Encoding(kind, 512, 256, "flat"), np.zeros((512, 256), np.float32))
+    result = gated(tmp_path / "p", generation, "model.layers.0.mlp.up_proj.weight", lambda data: np.copyto(data, zeros))
     assert refused(result) == ["scales.positive"]
     (refusal,) = result.refusals
     assert refusal.measured == "all zero"

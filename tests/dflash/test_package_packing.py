@@ -17,7 +17,7 @@ from draftmill.dflash.packing import pack
 from draftmill.outcome import Refused
 from draftmill.q4nx.encodings import Kind
 from tests.dflash.published import SLIDING
-from tests.support.checkpoints import to_bf16
+from tests.support.checkpoints import to_bf16, write_safetensors
 from tests.support.dflash_packages import SMALLEST, checkpoint
 
 SPELLINGS: dict[str, tuple[Callable[[str], str], list[Variant]]] = {
@@ -136,3 +136,32 @@ def test_the_real_small_draft_is_packed(tmp_path: Path, smollm2_dflash: Path, en
     with Package.open(tmp_path / "draft") as package:
         assert package.config.target_layer_ids == (5, 14, 24)
         assert package.decode("fc.weight").shape == (576, 1728)
+
+
+def changed(folder: Path, name: str, change: Callable[[np.ndarray], Any]) -> None:
+    """A checkpoint of which one tensor is other than it should be."""
+    values = checkpoint(folder, **SMALLEST)
+    change(values[name])
+    write_safetensors(folder / "model.safetensors", {each: to_bf16(value) for each, value in values.items()})
+
+
+@pytest.mark.parametrize("name", ["layers.0.mlp.up_proj.weight", "fc.weight", "norm.weight"])
+def test_a_tensor_of_zeros_is_not_packed(name: str, tmp_path: Path) -> None:
+    changed(tmp_path / "hf", name, lambda values: values.fill(0))
+    with pytest.raises(Refused) as caught:
+        pack(tmp_path / "hf", tmp_path / "draft")
+    (refusal,) = caught.value.refusals
+    assert (refusal.code, refusal.where) == ("dflash.all_zero", name)
+    assert "Take the checkpoint from its publisher again" in refusal.sentence
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["hf"]
+
+
+def test_what_the_gate_would_refuse_is_not_packed(tmp_path: Path) -> None:
+    """A tap of the fusion matrix without weights."""
+    changed(tmp_path / "hf", "fc.weight", lambda values: values[:, 256:512].fill(0))
+    with pytest.raises(Refused) as caught:
+        pack(tmp_path / "hf", tmp_path / "draft")
+    (refusal,) = caught.value.refusals
+    assert refusal.code == "gate.not_whole"
+    assert "fails the gate's check weights.whole" in refusal.sentence
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["hf"]
