@@ -17,6 +17,7 @@ app = typer.Typer(no_args_is_help=True, help="Compare tokenizers.")
 COMPATIBLE, REFUSED = 0, 1
 _BY_REMARK = ("texts", "kind", "bos", "eos", "add_bos", "add_eos", "merges", "scores", "token_types")
 """Facets whose difference a refusal or a remark tells already."""
+NOT_COMPARED = "[yellow]not compared[/]"
 COLOURS = {"compatible": "green", "compatible with remarks": "yellow", "refused": "red"}
 _RULE = {
     "kind": "vocabulary type",
@@ -91,13 +92,13 @@ def show(value: dict[str, Any]) -> None:
     table.add_row("read from", *(value[side]["form"] for side in ("target", "draft")))
     failed = {refusal["code"].removeprefix("tokenizer.pair_") for refusal in value["refusals"]}
     for name, title in _RULE.items():
-        ours, theirs = (value[side]["rule"][name] for side in ("target", "draft"))
-        note = "[yellow]within 128[/]" if name == "size" else "[yellow]not compared[/]"
-        table.add_row(
-            title, _said(ours), _said(theirs), _note(ours, theirs, "[red]refused[/]" if name in failed else note)
-        )
+        rules = [value[side]["rule"] for side in ("target", "draft")]
+        ours, theirs = (rule[name] for rule in rules)
+        note = "[red]refused[/]" if name in failed else "[yellow]within 128[/]" if name == "size" else NOT_COMPARED
+        said = [_said(rule[name], name in rule["assumed"]) for rule in rules]
+        table.add_row(title, *said, _note(ours, theirs, note))
     ours, theirs = (value[side]["pre"] for side in ("target", "draft"))
-    table.add_row("pre-tokenizer", _said(ours), _said(theirs), _note(ours, theirs, "[yellow]not compared[/]"))
+    table.add_row("pre-tokenizer", _said(ours), _said(theirs), _note(ours, theirs, NOT_COMPARED))
     console.print(table)
     texts, identity = value["texts"], value["identity"]
     console.print(f"texts from id 5 up: {texts['compared']} compared, {texts['different']} differ", soft_wrap=True)
@@ -115,10 +116,11 @@ def show(value: dict[str, Any]) -> None:
     console.print(f"[{COLOURS[value['verdict']]}]{value['verdict']}[/]{first}", soft_wrap=True)
 
 
-def _said(value: Any) -> str:
-    return (
-        {None: "-", True: "yes", False: "no"}[value] if value is None or isinstance(value, bool) else plain(str(value))
-    )
+def _said(value: Any, is_assumed: bool = False) -> str:
+    if value is None:
+        return "-"
+    said = {True: "yes", False: "no"}[value] if isinstance(value, bool) else plain(str(value))
+    return f"{said} (assumed)" if is_assumed else said
 
 
 def _note(ours: Any, theirs: Any, note: str) -> str:

@@ -55,7 +55,8 @@ class Pairing:
 
 @dataclass(frozen=True)
 class Ruled:
-    """What the rule looks at beside the texts, as the runtime takes it: defaults stand in for what is not stated."""
+    """What the rule looks at beside the texts. `assumed`: members that the file does not state, so that the runtime's
+    default stands in for them."""
 
     kind: str
     add_bos: bool
@@ -63,18 +64,22 @@ class Ruled:
     add_eos: bool
     eos: int | None
     size: int
+    assumed: tuple[str, ...]
 
 
 def ruled(vocabulary: Vocabulary) -> Ruled:
     kind, ids, defaults = vocabulary.kind, vocabulary.ids, _DEFAULT_IDS.get(vocabulary.kind, {})
+    add_bos, add_eos = vocabulary.add_bos, vocabulary.add_eos
     adds_bos = kind in _BOS_KINDS or vocabulary.pre in _BOS_PRE
+    silent = {"add_bos": add_bos is None, "bos": "bos" not in ids, "add_eos": add_eos is None, "eos": "eos" not in ids}
     return Ruled(
         kind=kind,
-        add_bos=adds_bos if vocabulary.add_bos is None else vocabulary.add_bos,
+        add_bos=adds_bos if add_bos is None else add_bos,
         bos=ids.get("bos", defaults.get("bos")),
-        add_eos=kind in _EOS_KINDS if vocabulary.add_eos is None else vocabulary.add_eos,
+        add_eos=kind in _EOS_KINDS if add_eos is None else add_eos,
         eos=ids.get("eos", defaults.get("eos")),
         size=vocabulary.size,
+        assumed=tuple(name for name, is_silent in silent.items() if is_silent),
     )
 
 
@@ -121,7 +126,7 @@ def pair(target: Vocabulary, draft: Vocabulary) -> Pairing:
                 id_of[0],
                 f"Both add a {role} token, but not the same one; use the target's own tokenizer.",
             )
-        elif role in target.ids and role in draft.ids and id_of[0] != id_of[1]:
+        elif id_of[0] != id_of[1] and not any(role in rule.assumed for rule in rules):
             remarks.append(f"{role} ids differ, which the runtime ignores: target {id_of[0]}, draft {id_of[1]}")
     if abs(target.size - draft.size) > MAX_SIZE_DIFFERENCE:
         refuse(

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from draftmill.tokenizers.ggml import read_gguf
-from draftmill.tokenizers.pairing import pair
+from draftmill.tokenizers.pairing import pair, ruled
 from draftmill.tokenizers.vocabulary import Vocabulary
 from tests.support.inputs import ROOT
 from tests.tokenizers.test_ggml import CONTROL, NORMAL, UNUSED, USER, write_gguf
@@ -206,3 +206,15 @@ def test_the_first_rule_that_fails_comes_before_any_remark(tmp_path: Path) -> No
     pairing = pair(vocabulary(tmp_path), vocabulary(tmp_path, change={3: "z", 7: "x" * 1000}))
     assert pairing.first_difference == f"id 7: target 't7', draft {'x' * 117 + '...'!r}"
     assert pairing.remarks == ("id 3 differs, which the runtime ignores: target 't3', draft 'z'",)
+
+
+def test_what_is_assumed_for_a_silent_file_is_named(tmp_path: Path) -> None:
+    silent = {"add_bos_token": None, "add_eos_token": None, "bos_token_id": None, "eos_token_id": None}
+    rule = ruled(vocabulary(tmp_path, **silent))
+    assert (rule.add_bos, rule.bos, rule.add_eos, rule.eos) == (False, 11, False, 11)
+    assert rule.assumed == ("add_bos", "bos", "add_eos", "eos")
+    assert ruled(vocabulary(tmp_path)).assumed == ()
+    # An id that only one states is no difference, as long as nobody adds it.
+    assert pair(vocabulary(tmp_path), vocabulary(tmp_path, bos_token_id=None)).verdict == "compatible"
+    added = vocabulary(tmp_path, add_bos_token=True), vocabulary(tmp_path, add_bos_token=True, bos_token_id=None)
+    assert [refusal.code for refusal in pair(*added).refusals] == ["tokenizer.pair_bos"]
