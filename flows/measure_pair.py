@@ -31,8 +31,8 @@ from flows.display import DISPLAY, progress_of
 from flows.runners.choice import make_runner
 from flows.runners.runner import GIB, Limits
 
-FILES = ("report.html", "report.md", "report.json")
-"""In the order of publication: the raw record last, since it commits the others."""
+RECORD = "report.json"
+"""Published last, since it commits the others."""
 PREFLIGHT = Limits(memory_bytes=1 * GIB, timeout_s=120)
 
 
@@ -114,7 +114,7 @@ def _measure(order: MeasureOrder) -> Measurement:
     return Measurement(
         word=facts["word"],
         sentence=facts["sentence"],
-        report=(done.finished.out / "report.json").read_bytes(),
+        report=(done.finished.out / RECORD).read_bytes(),
         places=places,
     )
 
@@ -124,7 +124,7 @@ def publish_report(store: Store, run: str, folder: Path) -> dict[str, str]:
     """The report's files below reports/measure/<run>/, none of which is ever replaced."""
     store.sweep()
     places = {}
-    for name in FILES:
+    for name in sorted((path.name for path in folder.iterdir()), key=lambda name: (name == RECORD, name)):
         key = f"reports/measure/{run}/{name}"
         store.create(key, folder / name, sha256_file(folder / name))
         places[name] = store.where(key)
