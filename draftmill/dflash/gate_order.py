@@ -35,7 +35,8 @@ _MOST, _MOST_ELSEWHERE = 0.8, 0.25
 to 0.1); made-up patterns have more."""
 _FEWEST = 4
 """Values that a mean needs."""
-_WINDOW = 512
+_LOOKS = 31  # values from one look for weights to the next
+_WINDOW = 256
 """Columns of which neighbours are shown."""
 _OUTLIER = 16.0
 """Of neighbours, magnitudes are cut off at so many means."""
@@ -142,7 +143,7 @@ def find_order(stored: np.ndarray, rows: int, columns: int) -> Ordered | None:
     """
     block = columns * ROWS
     blocks = stored[: len(stored) // block * block].reshape(-1, block)
-    if columns <= 2 * ROWS or sum(bool(each.any()) for each in blocks) < 2:
+    if columns <= 2 * ROWS or np.count_nonzero(blocks[:, ::_LOOKS].any(1)) < 2:
         return None
     found = {name: _explained(stored, layout, rows, columns) for name, layout in ORDERS.items()}
     shares = {name: fit[0] for name, fit in found.items() if fit and math.isfinite(fit[0])}
@@ -234,7 +235,7 @@ def _share(levels: np.ndarray, halves: np.ndarray) -> tuple[float, float]:
 
 
 def _neighbours(blocks: np.ndarray) -> Neighbours:
-    values = blocks[blocks.any(1)][:, : _WINDOW * ROWS]
+    values = blocks[blocks[:, ::_LOOKS].any(1), : _WINDOW * ROWS]
     with np.errstate(all="ignore"):
         magnitudes = np.abs(from_bf16(values)).astype(np.float64)
         magnitudes[~(magnitudes <= LARGEST_WEIGHT)] = 0  # counted elsewhere

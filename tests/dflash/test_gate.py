@@ -65,12 +65,14 @@ def test_a_first_generation_draft_in_q4_k_passes_and_is_recorded(tmp_path: Path)
     assert ("projection", "q4_k", 14) in [(each.what, each.met, each.count) for each in result.variants]
 
 
+@pytest.mark.parametrize("encoding", [Kind.Q4_1, Kind.Q4_K])
 def test_the_real_small_draft_passes_and_its_fusion_matrix_shows_its_order(
-    smollm2_dflash: Path, tmp_path: Path
+    encoding: Kind, smollm2_dflash: Path, tmp_path: Path
 ) -> None:
+    """Its 576 columns are padded to 768."""
     from draftmill.dflash.packing import pack
 
-    pack(smollm2_dflash, tmp_path / "p")
+    pack(smollm2_dflash, tmp_path / "p", encoding)
     result = gate(tmp_path / "p")
     assert result.verdict == Verdict.PASS
     assert caught(result) == []
