@@ -13,6 +13,7 @@ import typer
 from rich.console import Console
 
 from draftmill.cli.bar import progress_bar
+from draftmill.cli.folder import folder
 from draftmill.configuration import config_path
 from draftmill.outcome import BadConfiguration, InputOutput, MillError, Refused
 
@@ -49,12 +50,16 @@ PMin = Annotated[float, typer.Option(min=0, max=1, help="Drafting stops below th
 Threads = Annotated[int | None, typer.Option(min=1, help="Threads of the engine. Default: all cores.")]
 Context = Annotated[int, typer.Option(min=64, help="Context of the servers, in tokens.")]
 Seed = Annotated[int, typer.Option(min=0, help="The engine's seed; decoding is greedy.")]
-ReportFolder = Annotated[Path | None, typer.Option("--report", help="Write report.json, .md and .html here.")]
+ReportFolder = Annotated[
+    Path | None, typer.Option("--report", parser=folder, help="Write report.json, .md and .html here.")
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the report as JSON.")]
 Wait = Annotated[int, typer.Option(min=0, help="Seconds to wait for a device that is held.")]
 Publish = Annotated[bool, typer.Option("--publish", help="Run it as a flow, and put the report into the store.")]
 Store = Annotated[str, typer.Option(envvar="DRAFTMILL_STORE", help="A folder, or s3://bucket/prefix.")]
-Work = Annotated[Path, typer.Option(envvar="DRAFTMILL_WORK", help="Job cache and Prefect state, with --publish.")]
+Work = Annotated[
+    Path, typer.Option(envvar="DRAFTMILL_WORK", parser=folder, help="Job cache and Prefect state, with --publish.")
+]
 Runner = Annotated[
     Literal["process", "docker"], typer.Option(envvar="DRAFTMILL_RUNNER", help="Where jobs run, with --publish.")
 ]
@@ -159,7 +164,7 @@ def acceptance(
 @app.command()
 def show(
     report: Annotated[Path, typer.Argument(help="A report.json.")],
-    into: Annotated[Path | None, typer.Option("--report", help="Write report.json, .md and .html here.")] = None,
+    into: ReportFolder = None,
     as_json: AsJson = False,
 ) -> None:
     """Show a report again; every figure is computed anew from its samples."""
@@ -313,24 +318,24 @@ def _finish(record: Any, as_json: bool) -> int:
     return FAILED if result.lossless == CHANGED else EXITS.get(result.word, PASS)
 
 
-def _ready(folder: Path) -> None:
+def _ready(place: Path) -> None:
     """Before the work, which takes minutes. Raises BadParameter where nothing can be written."""
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        if not os.access(folder, os.W_OK):
+        place.mkdir(parents=True, exist_ok=True)
+        if not os.access(place, os.W_OK):
             raise PermissionError(13, "Permission denied")
     except OSError as error:
         raise typer.BadParameter(
-            f"nothing can be written into {folder} ({error.strerror or error}); name another folder",
+            f"nothing can be written into {place} ({error.strerror or error}); name another folder",
             param_hint="--report",
         ) from None
 
 
-def _write(folder: Path, record: Any) -> None:
+def _write(place: Path, record: Any) -> None:
     from draftmill.reports.measurement_files import write_report
 
-    _ready(folder)
-    write_report(folder, record)
+    _ready(place)
+    write_report(place, record)
 
 
 @contextmanager
