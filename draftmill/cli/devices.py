@@ -7,10 +7,10 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 from draftmill.cli.main import REFUSED_OR_FAILED, report
+from draftmill.cli.telling import plain
 from draftmill.kernel_lock import held_by
 from draftmill.measurement.device_lock import lock_path
 from draftmill.measurement.devices import UNLIMITED, Device, find_device, load_devices
@@ -42,9 +42,9 @@ def list_devices(config: Config = None, as_json: AsJson = False) -> None:
     table = Table("device", "nodes", "engine", box=None, pad_edge=False)
     for device in found.values():
         nodes = ", ".join(str(node.path) for node in device.nodes)
-        table.add_row(*(escape(cell) for cell in (device.name, nodes, _engine(device))))
+        table.add_row(*(plain(cell) for cell in (device.name, nodes, _engine(device))))
         if holder := held_by(lock_path(device)):
-            table.add_row("", "", f"[yellow]held by {escape(holder)}[/yellow]")
+            table.add_row("", "", f"[yellow]held by {plain(holder)}[/yellow]")
     Console(soft_wrap=True).print(table)
 
 
@@ -71,11 +71,11 @@ def _engine(device: Device) -> str:
 def _show(found: Preflight) -> None:
     console = Console(soft_wrap=True)
     for label, text in _rows(found.facts):
-        console.print(f"{label:<9}{escape(text)}")
+        console.print(f"{label:<9}{plain(text)}")
     for remark in found.remarks:
-        console.print(f"[yellow]remark[/]   {escape(remark)}")
+        console.print(f"[yellow]remark[/]   {plain(remark)}")
     if found.ready:
-        console.print(f"[green]ready[/]    {escape(found.device)} can be measured on")
+        console.print(f"[green]ready[/]    {plain(found.device)} can be measured on")
 
 
 def _rows(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:

@@ -17,7 +17,6 @@ from urllib.parse import unquote, urlsplit
 
 import typer
 from rich.console import Console
-from rich.markup import escape
 
 State = Literal["ok", "missing", "optional"]
 DEFAULT_HUB = "https://huggingface.co"
@@ -154,8 +153,8 @@ def doctor(as_json: bool = typer.Option(False, "--json", help="JSON on standard 
         console = Console(soft_wrap=True)
         for finding in findings:
             mark = f"[{COLOURS[finding.state]}]{finding.state:<8}[/]"
-            console.print(f"{mark} {finding.part:<8} {escape(finding.what)}")
+            console.print(f"{mark} {finding.part:<8} {plain(finding.what)}")
             if finding.mend:
-                console.print(f"{'':<18}mend: {escape(finding.mend)}")
+                console.print(f"{'':<18}mend: {plain(finding.mend)}")
     if any(finding.state == "missing" for finding in findings):
         raise typer.Exit(1)
