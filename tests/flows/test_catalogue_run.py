@@ -1,0 +1,246 @@
+"""Whole catalogue runs by the command line, on the real hub server, store and Prefect server."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.request import Request, urlopen
+
+import pytest
+
+from draftmill.catalogue.standing import read_standings
+from draftmill.store.index import read_index
+from draftmill.store.local import LocalStore
+from flows.prefect_server import prefect_server
+from tests.support.catalogue_hub import (
+    BORROWER,
+    BROKEN,
+    HEAD,
+    PACKAGE,
+    PLAIN,
+    write_all,
+    write_catalogue,
+    write_plain,
+)
+from tests.support.hub_server import Fault, MisbehavingHub, misbehaving_hub
+
+pytestmark = pytest.mark.slow
+
+LOCKED = "tiny/PARD-Locked-1M"
+COUNTS = {"pass": 3, "refused": 2, "failed": 1}
+
+
+@pytest.fixture(scope="module")
+def prefect(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    before = dict(os.environ)
+    with prefect_server(tmp_path_factory.mktemp("prefect")) as url:
+        yield url
+    os.environ.clear()
+    os.environ.update(before)
+
+
+class Mill:
+    """The command line on this test's hub, catalogue and store."""
+
+    def __init__(self, folder: Path, hub: MisbehavingHub, root: Path) -> None:
+        self.folder, self.hub, self.root = folder, hub, root
+        self.catalogue = write_catalogue(folder)
+        self.store = LocalStore(folder / "store")
+
+    def start(self, *arguments: str) -> subprocess.Popen[str]:
+        environment = {
+            **os.environ,
+            "HF_ENDPOINT": self.hub.endpoint,
+            "DRAFTMILL_CATALOGUE": str(self.catalogue),
+            "DRAFTMILL_STORE": str(self.folder / "store"),
+            "DRAFTMILL_WORK": str(self.folder / "work"),
+        }
+        return subprocess.Popen(
+            [str(Path(sys.executable).with_name("draftmill")), "catalogue", *arguments],
+            cwd=self.folder,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def run(self, *arguments: str) -> tuple[int, Any, str]:
+        process = self.start(*arguments, "--json")
+        out, err = process.communicate(timeout=500)
+        return process.returncode, json.loads(out) if out else None, err
+
+
+@pytest.fixture(scope="module")
+def mill(tmp_path_factory: pytest.TempPathFactory, prefect: str) -> Iterator[Mill]:
+    """A hub that keeps the weights of one drafter to itself."""
+    folder = tmp_path_factory.mktemp("catalogue")
+    root = folder / "hub"
+    write_all(root)
+    write_plain(root, LOCKED)
+    (root / LOCKED / "NOTICE").write_text("another commit than the other one's")
+    with misbehaving_hub(root) as hub:
+        locked = hub.server.repository(LOCKED)
+        assert locked
+        hub.faults.append(Fault("status", f"{locked.commit}/model.safetensors", None, status=401))
+        yield Mill(folder, hub, root)
+
+
+@pytest.fixture(scope="module")
+def first(mill: Mill) -> tuple[int, dict[str, Any], str]:
+    return mill.run("run")
+
+
+def rows(summary: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    return {row["repo"]: row for row in summary["rows"]}
+
+
+def counts(summary: dict[str, Any]) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for row in summary["rows"]:
+        if row["ran"]:
+            found[row["verdict"]] = found.get(row["verdict"], 0) + 1
+    return found
+
+
+def test_one_drafters_failure_is_one_row(first: tuple[int, dict[str, Any], str]) -> None:
+    code, summary, err = first
+    assert (code, counts(summary)) == (1, COUNTS), err
+    found = rows(summary)
+    assert {repo: row["verdict"] for repo, row in found.items()} == {
+        PACKAGE: "pass",
+        PLAIN: "pass",
+        BORROWER: "pass",
+        HEAD: "refused",
+        BROKEN: "refused",
+        LOCKED: "failed",
+    }
+    assert found[LOCKED]["code"] == "hub.not_permitted"
+    assert found[BROKEN]["code"] == "intake.body_truncated"
+    assert [each["code"] for each in found[HEAD]["refusals"]] == ["gumiho.no_config", "gumiho.flat_verifier"]
+    assert summary["unlisted"] == [BROKEN, LOCKED]
+    assert "Traceback" not in err
+
+
+def test_what_passed_is_in_the_store_and_every_verdict_in_its_index(
+    mill: Mill, first: tuple[int, dict[str, Any], str]
+) -> None:
+    found = rows(first[1])
+    for repo in (PACKAGE, PLAIN, BORROWER):
+        assert mill.store.head(found[repo]["manifest"]) is not None
+    stored = read_index(mill.store)
+    assert stored is not None
+    index = {row.entry: row for row in stored.index.newest()}
+    assert {entry: row.verdict for entry, row in index.items()} == {
+        PACKAGE: "pass",
+        PLAIN: "pass",
+        BORROWER: "pass",
+        HEAD: "refused",
+        BROKEN: "refused",
+    }
+    for entry in (PACKAGE, PLAIN, BORROWER):
+        assert index[entry].manifest == found[entry]["manifest"]
+        # What the plan computed before any work is what the manifest says.
+        assert index[entry].recipe == found[entry]["recipe"]
+    reason = index[HEAD].reason
+    assert reason and reason.would_change == "a config.json in the repository"
+
+
+def test_pairs_are_proven_and_an_off_pair_is_flagged(first: tuple[int, dict[str, Any], str]) -> None:
+    for repo, off_pair in ((PLAIN, False), (BORROWER, True)):
+        row = rows(first[1])[repo]
+        assert [(pair["target"], pair["off_pair"]) for pair in row["pairs"]] == [("tiny/SmolLM2-135M", off_pair)]
+        assert row["pairs"][0]["verdict"].startswith("compatible")
+        assert list(row["not_judged"]) == ["tiny/Absent"]
+
+
+def test_the_summary_lies_in_the_store_and_in_prefect(
+    mill: Mill, prefect: str, first: tuple[int, dict[str, Any], str]
+) -> None:
+    summary = first[1]
+    assert json.loads(Path(summary["places"]["summary.json"]).read_text()) == summary
+    text = Path(summary["places"]["summary.md"]).read_text()
+    assert f"reports/catalogue/{summary['run']}/" in summary["places"]["summary.md"]
+    for repo in rows(summary):
+        assert f"| {repo} |" in text
+    assert "would change the verdict: a config.json in the repository" in text
+    asked = Request(f"{prefect}/artifacts/filter", b"{}", {"Content-Type": "application/json"})
+    with urlopen(asked) as answer:
+        artifacts = {artifact["key"]: artifact for artifact in json.load(answer)}
+    assert artifacts["catalogue"]["data"] == text
+    table = json.loads(artifacts["catalogue-table"]["data"])
+    assert {line["drafter"]: line["verdict"] for line in table} == {
+        repo: row["verdict"] for repo, row in rows(summary).items()
+    }
+
+
+def test_a_second_run_tries_only_what_failed_and_a_change_runs_what_changed(
+    mill: Mill, first: tuple[int, dict[str, Any], str]
+) -> None:
+    before = read_standings(mill.store).get(PLAIN)
+    plan = mill.run("plan")[1]
+    assert [each["repo"] for each in plan["run"]] == [LOCKED]
+    mill.hub.faults.clear()
+    (mill.root / HEAD / "config.json").write_text('{"model_type": "gumiho"}')
+    code, summary, err = mill.run("run")
+    assert (code, counts(summary)) == (3, {"pass": 1, "no verdict": 1}), err
+    found = rows(summary)
+    assert found[LOCKED]["reason"] == "failed the last time: hub.not_permitted"
+    assert found[HEAD]["reason"].startswith("commit ")
+    assert "no longer holds" in found[HEAD]["sentence"]
+    assert re.fullmatch(r"nothing changed: recipe [0-9a-f]{8}, .+Z", found[PLAIN]["reason"])
+    assert read_standings(mill.store).get(PLAIN) == before
+    code, summary, _ = mill.run("run", "--only", PLAIN, "--again")
+    assert (code, counts(summary)) == (0, {"pass": 1})
+    assert "published already" in rows(summary)[PLAIN]["sentence"]
+
+
+def test_what_does_not_fit_is_a_row_and_the_small_ones_run(mill: Mill, first: tuple[int, dict[str, Any], str]) -> None:
+    code, summary, _ = mill.run("run", "--again", "--only", "*", "--memory", "1GiB", "--max-parallel", "3")
+    found = rows(summary)
+    assert code == 1
+    assert {repo for repo, row in found.items() if row["code"] == "catalogue.no_room"} == {
+        PLAIN,
+        BORROWER,
+        BROKEN,
+        LOCKED,
+    }
+    assert found[PACKAGE]["verdict"] == "pass"
+    assert "--memory" in found[PLAIN]["sentence"]
+
+
+def test_an_interrupted_run_ends_its_jobs_and_the_next_one_goes_on(mill: Mill, prefect: str, tmp_path: Path) -> None:
+    here = Mill(tmp_path, mill.hub, mill.root)
+    process = here.start("run", "--only", "tiny/PARD*", "--max-parallel", "2")
+    deadline = time.monotonic() + 120
+    while not jobs_below(tmp_path) and time.monotonic() < deadline:
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.1)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode != 0
+    assert "Traceback" not in err
+    deadline = time.monotonic() + 5
+    while jobs_below(tmp_path) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert jobs_below(tmp_path) == []
+    code, summary, err = here.run("run", "--only", PLAIN)
+    assert (code, counts(summary)) == (0, {"pass": 1}), err
+
+
+def jobs_below(folder: Path) -> list[str]:
+    """Command lines of processes that work in this folder, the command itself left out."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            command = path.read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        except OSError:
+            continue
+        if str(folder) in command and "jobs." in command:
+            found.append(command)
+    return found
