@@ -5,7 +5,7 @@ that makes them. Folders of older code are removed once nobody can be using them
 
 wide().target     SmolLM2 with every MLP eight times as wide, F16, 1.4 GB
 wide().draft      SmolLM2 in Q8_0: nearly all is accepted, faster
-coarse_draft()    SmolLM2 in Q2_K where the rows allow it, else IQ4_NL: the middle
+coarse_draft()    SmolLM2 as llama-quantize's Q2_K has it, Q3_K and, for rows of 576, IQ4_NL: the middle
 pruned_draft()    SmolLM2 in Q8_0 without its layers 1 to 5: hardly any is accepted, slower
 qwen3_draft()     random weights with Qwen3's vocabulary: the server drops it
 
@@ -123,7 +123,7 @@ def _write_coarse(out: Path) -> None:
         if len(shape) == 1 or name == "token_embd.weight":
             kind = _T.F32 if len(shape) == 1 else _T.Q8_0
             return Made(name, shape, kind, lambda: encode(values(source, header, name), kind))
-        kind = _T.IQ4_NL if shape[-1] % 256 else _T.Q2_K
+        kind = _T.IQ4_NL if shape[-1] % 256 else _T.Q3_K
         return Made(name, shape, kind, lambda: library.quantize(kind, values(source, header, name).ravel()))
 
     write_edited(header, out, [made(name, tensor.shape) for name, tensor in header.tensors.items()], {})
