@@ -18,6 +18,8 @@ from urllib.parse import unquote, urlsplit
 import typer
 from rich.console import Console
 
+from draftmill.cli.telling import plain
+
 State = Literal["ok", "missing", "optional"]
 DEFAULT_HUB = "https://huggingface.co"
 TIMEOUT_S = 5
