@@ -175,7 +175,7 @@ def _run(order: Any, explain: bool) -> Any:
 
     if order.runner == "docker":
         with shown(explain) as display:
-            ensure_images([("intake", {}), ("convert", {}), ("quantize", {}), ("gate", {})], display)
+            ensure_images([("convert", {"converter": "native"})], display)  # every route's jobs run in this one
     with prefect_server(order.work):
         from flows.catalogue_run import catalogue_run
 

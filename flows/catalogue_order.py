@@ -5,16 +5,17 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from draftmill.configuration import config_path
 from flows.order import DEFAULT_HUB
 
 
 class CatalogueOrder(BaseModel):
-    """only: pattern of owner/repo; again: also what nothing changed of. memory_bytes, disk_bytes: for all that run at
-    once, None for what the host has. run: the run's id, made when it is not given."""
+    """catalogue: the file. only: pattern of owner/repo; again: also what nothing changed of. memory_bytes, disk_bytes:
+    for all that run at once, None for what the host has. run: the run's id, made when it is not given."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    catalogue: Path
+    catalogue: Path = Field(default_factory=lambda: config_path("catalogue.yaml"))
     only: str | None = None
     again: bool = False
     max_parallel: int = Field(default=2, ge=1, le=64)

@@ -6,6 +6,7 @@ the imports (those inside functions too) instead of covering the whole tree.
 
 import ast
 import hashlib
+import threading
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
@@ -14,6 +15,9 @@ from pathlib import Path
 OWN = ("draftmill", "jobs")
 COMPUTING = ("numpy", "gguf", "tokenizers", "xllamacpp")
 """Packages whose version can change a job's output."""
+
+_PARSING = threading.Lock()
+"""CPython 3.11 counts the depths of all threads' syntax trees together and fails now and then: python/cpython#106905."""
 
 
 @cache
@@ -25,7 +29,9 @@ def _source(module: str) -> Path | None:
 @cache
 def _imports(path: Path, package: str) -> frozenset[str]:
     found: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    with _PARSING:
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+    for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
