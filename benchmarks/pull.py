@@ -2,9 +2,10 @@
 
 python -m benchmarks.pull [--mib N] [--rounds N] [--threads N] [--folder DIR]
 
-Arms take turns, and the order turns round from one round to the next. `pull` hashes every byte, writes it beside its
-final name and syncs it to the disk; `boto3` (download_file with its own TransferConfig, and with 16 MiB parts) does
-neither, so the files are also synced after it to show what that costs. The goal is 0.9 of the faster boto3.
+Arms take turns, and the order turns round from one round to the next. `pull` hashes every byte and syncs the file to
+the disk; `boto3` (download_file with its own TransferConfig, and with parts of our size) does neither. A ratio is the
+median over the rounds of (boto3's seconds / pull's), so that a busy minute slows both sides; the goal is 0.9 beside
+either boto3.
 """
 
 import argparse
@@ -22,6 +23,7 @@ from boto3.s3.transfer import TransferConfig
 
 from draftmill.store.manifest import File, Licence, Manifest, Source, SourceFile
 from draftmill.store.opening import open_store
+from draftmill.store.partial_file import PART
 from draftmill.store.publish import publish
 from draftmill.store.pull import THREADS, pull
 from draftmill.store.s3 import S3Store
@@ -88,20 +90,15 @@ def run(store: S3Store, manifest: Manifest, folder: Path, rounds: int, threads: 
     [file] = manifest.files
     place = store.place(manifest.key_of(file.path))
 
-    def boto3(config: TransferConfig, synced: bool) -> Callable[[Path], None]:
-        def fetch(out: Path) -> None:
-            store.client.download_file(place["Bucket"], place["Key"], str(out / file.path), Config=config)
-            if synced:
-                with (out / file.path).open("rb") as written:
-                    os.fsync(written.fileno())
-
-        return fetch
+    def boto3(config: TransferConfig) -> Callable[[Path], None]:
+        return lambda out: store.client.download_file(
+            place["Bucket"], place["Key"], str(out / file.path), Config=config
+        )
 
     arms: dict[str, Callable[[Path], object]] = {
         "pull": lambda out: pull(store, manifest.key, out, threads=threads),
-        "boto3, its own config": boto3(TransferConfig(), synced=False),
-        "boto3, 16 MiB parts": boto3(TransferConfig(multipart_chunksize=16 * MIB), synced=False),
-        "boto3, its own config, synced": boto3(TransferConfig(), synced=True),
+        "boto3, its own config": boto3(TransferConfig()),
+        "boto3, parts of our size": boto3(TransferConfig(multipart_chunksize=PART)),
     }
     seconds: dict[str, list[float]] = {name: [] for name in arms}
     cpu: dict[str, list[float]] = {name: [] for name in arms}
@@ -116,17 +113,18 @@ def run(store: S3Store, manifest: Manifest, folder: Path, rounds: int, threads: 
                 seconds[name].append(time.perf_counter() - started)
                 cpu[name].append(time.process_time() - worked)
             shutil.rmtree(out)
-    rates = {name: file.size / 1e6 / statistics.median(times) for name, times in seconds.items()}
     print(f"{file.size / 1e6:,.0f} MB, {rounds} rounds, {threads} threads, {os.cpu_count()} cores; medians")
-    for name, rate in rates.items():
-        spread = [file.size / 1e6 / value for value in seconds[name]]
+    worst = float("inf")
+    for name, times in seconds.items():
+        rates = [file.size / 1e6 / value for value in times]
+        ratio = statistics.median(theirs / ours for theirs, ours in zip(times, seconds["pull"], strict=True))
+        beside = "" if name == "pull" else f"; pull / this: {ratio:.2f}"
+        worst = worst if name == "pull" else min(worst, ratio)
         print(
-            f"  {name:32} {rate:6.0f} MB/s ({min(spread):.0f} to {max(spread):.0f})"
-            f"  {statistics.median(cpu[name]):.2f} s of processor time"
+            f"  {name:25} {statistics.median(rates):5.0f} MB/s ({min(rates):.0f} to {max(rates):.0f}), "
+            f"{statistics.median(cpu[name]):.2f} s of processor time{beside}"
         )
-    best = max(rate for name, rate in rates.items() if name != "pull" and "synced" not in name)
-    ratio = rates["pull"] / best
-    print(f"pull / the faster boto3: {ratio:.2f} (goal {GOAL}: {'met' if ratio >= GOAL else 'MISSED'})")
+    print(f"pull / the faster boto3: {worst:.2f} (goal {GOAL}: {'met' if worst >= GOAL else 'MISSED'})")
 
 
 if __name__ == "__main__":

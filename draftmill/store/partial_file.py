@@ -23,12 +23,11 @@ from draftmill.outcome import InputOutput
 PART = 16 << 20
 """Bytes in a part, the last one excepted. Part of the format: a parts file of another length is not used."""
 _THERE, _ABSENT = b"+", b"."
-_HASHED_AT_ONCE = 1 << 18  # fits a core's own cache: this is the one thing that no second thread can share
+_HASHED_AT_ONCE = 1 << 20  # fits a core's own cache, and is worth the wait for Python's lock
 
 
 class PartialFile:
-    """`size` in bytes. A context manager; inside, `write` takes bytes at an offset and `have` says that a part is all
-    there. Parts may be written by several threads, `hash_on` is called by one at a time.
+    """`size` in bytes. A context manager; inside, `write` takes a part's next bytes, each part from one thread.
 
     Raises InputOutput("pull.in_use") when another process is writing it, and OSError.
     """
@@ -38,14 +37,15 @@ class PartialFile:
         self._partial = target.with_name(f".{target.name}.{sha256[:8]}.partial")
         self._journal = self._partial.with_suffix(".parts")
         self.count = -(-size // PART)
-        self._lock = threading.Lock()
         self._fd = self._journal_fd = -1
         self._hashing = threading.Lock()
+        self._buffer = memoryview(bytearray(_HASHED_AT_ONCE))
         self._start_over()
 
     def _start_over(self) -> None:
         self._digest, self._hashed = hashlib.sha256(), 0
-        self._there = bytearray(_ABSENT * self.count)
+        self._upto = [self.span(part)[0] for part in range(self.count)]
+        """Behind each part's last byte that was written."""
 
     def __enter__(self) -> Self:
         self._fd = self._locked()
@@ -53,7 +53,7 @@ class PartialFile:
         self._journal_fd = os.open(self._journal, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
         found = os.pread(self._journal_fd, self.count + 1, 0)
         if len(found) == self.count and not found.strip(_THERE + _ABSENT):
-            self._there[:] = found
+            self._upto = [self.span(part)[mark == _THERE[0]] for part, mark in enumerate(found)]
         else:
             self._reset_journal()
         return self
@@ -85,48 +85,44 @@ class PartialFile:
 
     def missing(self) -> list[int]:
         """The parts that are not there, in order."""
-        return [part for part in range(self.count) if self._there[part] == _ABSENT[0]]
+        return [part for part, upto in enumerate(self._upto) if upto < self.span(part)[1]]
 
     @property
     def there(self) -> int:
         """Bytes in the parts that are there."""
-        return sum(stop - start for start, stop in map(self.span, range(self.count))) - sum(
-            stop - start for start, stop in map(self.span, self.missing())
-        )
+        return self.size - sum(stop - start for start, stop in map(self.span, self.missing()))
 
-    def write(self, at: int, piece: bytes) -> None:
+    def write(self, part: int, piece: bytes) -> None:
+        """The next bytes of a part. A thread that comes by hashes on, so that little is left to hash at the end."""
         view = memoryview(piece)
         while view:
-            written = os.pwrite(self._fd, view, at)
-            at, view = at + written, view[written:]
+            written = os.pwrite(self._fd, view, self._upto[part])
+            self._upto[part] += written
+            view = view[written:]
+        is_there = self._upto[part] == self.span(part)[1]
+        if is_there:
+            os.pwrite(self._journal_fd, _THERE, part)
+            # Lets the kernel begin to write it out, so that the sync at the end finds little to do.
+            os.posix_fadvise(self._fd, part * PART, PART, os.POSIX_FADV_DONTNEED)
+        if (is_there or self._upto[part] % _HASHED_AT_ONCE == 0) and self._hashing.acquire(blocking=False):
+            try:
+                self._hash_on()
+            finally:
+                self._hashing.release()
 
-    def have(self, part: int) -> None:
-        with self._lock:
-            self._there[part] = _THERE[0]
-        os.pwrite(self._journal_fd, _THERE, part)
-
-    def hash_on(self) -> None:
-        """Hashes what lies on disk from where it stopped up to the first part that is not there."""
-        if not self._hashing.acquire(blocking=False):
-            return
-        buffer = memoryview(bytearray(_HASHED_AT_ONCE))
-        try:
-            while self._hashed < self.size and self._there[self._hashed // PART] == _THERE[0]:
-                _, stop = self.span(self._hashed // PART)
-                while self._hashed < stop:
-                    count = os.preadv(self._fd, [buffer[: stop - self._hashed]], self._hashed)
-                    if not count:
-                        raise OSError(f"{self._partial} became shorter while it was written")
-                    self._digest.update(buffer[:count])
-                    self._hashed += count
-        finally:
-            self._hashing.release()
+    def _hash_on(self) -> None:
+        """Hashes what lies on disk from where it stopped up to the first byte that is not there."""
+        while self._hashed < self.size and (ready := self._upto[self._hashed // PART] - self._hashed) > 0:
+            count = os.preadv(self._fd, [self._buffer[:ready]], self._hashed)
+            if not count:
+                raise OSError(f"{self._partial} became shorter while it was written")
+            self._digest.update(self._buffer[:count])
+            self._hashed += count
 
     def measure(self) -> str:
         """The sha256 of all bytes. Every part has to be there."""
         with self._hashing:
-            pass  # somebody may be in the middle of it
-        self.hash_on()
+            self._hash_on()
         return self._digest.hexdigest()
 
     def finish(self) -> None:
@@ -148,7 +144,7 @@ class PartialFile:
 
     def _reset_journal(self) -> None:
         os.ftruncate(self._journal_fd, 0)
-        os.pwrite(self._journal_fd, bytes(self._there), 0)
+        os.pwrite(self._journal_fd, _ABSENT * self.count, 0)
 
 
 def is_whole(target: Path, size: int, sha256: str) -> bool:

@@ -244,24 +244,21 @@ class _Transfer:
         patience, furthest = Patience(self._pause), at
         while at < stop and not self._stop.is_set():
             try:
-                at = self._read(file, partial, at, stop)
+                at = self._read(file, partial, part, at, stop)
             except _Broken as broken:
                 at = broken.at
                 self._spliced.add(file.path)
                 patience.wait(Retry(broken.error), progressed=at > furthest)
                 furthest = at
-        if at == stop:
-            partial.have(part)
-            partial.hash_on()
 
-    def _read(self, file: File, partial: PartialFile, at: int, stop: int) -> int:
+    def _read(self, file: File, partial: PartialFile, part: int, at: int, stop: int) -> int:
         """Where it came to: `stop`, or less when the pull is to end. Raises _Broken where trying again may help."""
         key = self._manifest.key_of(file.path)
         try:
             for piece in self._store.read(key, at, stop):
                 if self._stop.is_set():
                     return at
-                partial.write(at, piece[: stop - at])
+                partial.write(part, piece[: stop - at])
                 at += len(piece[: stop - at])
                 self._count(len(piece), received=True)
         except (Temporary, Unavailable) as error:
