@@ -15,8 +15,9 @@ import numpy as np
 
 from draftmill.progress import Progress, silent
 
-PIECE = 1 << 22
-BUFFERS = 3
+PIECE = 1 << 20
+"""Bytes that are read, hashed and measured at a time: what was just read is then still in a core's cache."""
+BUFFERS = 4
 
 
 @dataclass(frozen=True)
