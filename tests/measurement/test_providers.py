@@ -29,7 +29,7 @@ from draftmill.measurement.server import Server, ServerError
 from draftmill.outcome import BadConfiguration, Refused, Unavailable
 from tests.support.inputs import smollm2_gguf
 from tests.support.mock_server import Misbehaviour, mock_provider, mock_settings
-from tests.support.stock import llama_quantize
+from tests.support.stock import debian_server
 
 TOKENS = 16
 
@@ -99,15 +99,6 @@ def test_the_real_engine_drops_a_draft_of_another_vocabulary_and_the_cause_is_to
         assert server.client.health() == "ready"
     assert (told.happened, told.cause) == (False, "vocabularies")
     assert "not compatible" in told.evidence
-
-
-def debian_server() -> Provider:
-    """Debian's llama-server, behind its own loader where the system's C library is older."""
-    *prefix, program = llama_quantize()
-    server = Path(program).with_name("llama-server")
-    if not server.is_file():
-        pytest.skip(f"no llama-server beside {program}")
-    return llama_server(server, prefix=tuple(prefix))
 
 
 @pytest.mark.stock

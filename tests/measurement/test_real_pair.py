@@ -11,6 +11,7 @@ import pytest
 
 from draftmill.measurement.acceptance import measure_by_counters, measure_token_exact
 from draftmill.measurement.acceptance_results import acceptance_result
+from draftmill.measurement.comparison import compare
 from draftmill.measurement.devices import CPU
 from draftmill.measurement.flags import Drafting, Settings
 from draftmill.measurement.plan import Plan
@@ -22,7 +23,9 @@ from draftmill.measurement.speed_results import SpeedResult, speed_result
 from draftmill.measurement.statistics import Rule
 from draftmill.outcome import Refused
 from draftmill.speculation.figures import Definition
+from draftmill.speculation.regime import comparable
 from tests.support import pairs
+from tests.support.stock import debian_server
 
 PATIENT = Rule(waiting=1.0)
 F16 = {"cache_type_k": "f16", "cache_type_v": "f16"}
@@ -107,6 +110,21 @@ def test_both_routes_agree_on_a_draft_that_is_always_right():
         share = result.figures.pooled[Definition.ACCEPTED_PER_OFFERED].value
         assert share is not None
         assert share > 0.8
+
+
+@pytest.mark.slow
+@pytest.mark.stock
+def test_another_engine_gives_the_same_text_in_another_regime():
+    small = pairs.small()
+    ours, theirs = (
+        measure_speed(plan(small.target, small.draft, provider=provider), 1)
+        for provider in (xllamacpp(), debian_server())
+    )
+    assert ours.samples[-1].tokens == theirs.samples[-1].tokens
+    assert theirs.silence is None
+    assert {refusal.where for refusal in comparable(ours.regime, theirs.regime)} >= {"backend", "build", "kernel"}
+    with pytest.raises(Refused):
+        compare(ours, theirs)
 
 
 @pytest.mark.slow

@@ -28,6 +28,7 @@ from typing import TypeVar
 import pytest
 
 from draftmill.digest import sha256_file
+from draftmill.measurement.providers import Provider, llama_server
 from draftmill.outcome import Unavailable
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -69,6 +70,15 @@ def stock_converter() -> StockConverter:
 def llama_quantize() -> list[str]:
     """The start of a llama-quantize command line."""
     return _or_skip(prepare_quantize)
+
+
+def debian_server() -> Provider:
+    """Debian's llama-server, behind its own loader where the system's C library is older."""
+    *prefix, program = llama_quantize()
+    server = Path(program).with_name("llama-server")
+    if not server.is_file():
+        pytest.skip(f"no llama-server beside {program}")
+    return llama_server(server, prefix=tuple(prefix))
 
 
 def convert_with_stock(jobs: list[tuple[Path, Path, str]]) -> None:
