@@ -41,6 +41,7 @@ below `LARGEST_WEIGHT`."""
 _FLAT = int(np.float32(FLAT_SCALE).view(np.uint32)) >> 16  # as bf16 bits
 _STEEP = int(np.log2(LARGEST_RATIO)) << 7
 """Difference of bf16 bits, whose upper ones are a logarithm, from which on two factors are that far apart."""
+_EACH = np.ones(SAMPLED_GROUPS, np.uint8)
 _RATIO_BINS, _RATIO_REACH = 128, 32  # bins a unit, units on either side of zero
 
 
@@ -89,7 +90,8 @@ class PackedStatistics:
         odd = odd if factors is None else odd | factors
         if odd.any():
             self._judge(first + np.flatnonzero(odd), chunks[odd])
-        self._distributed.append(chunks[-first % self._every :: self._every].copy())
+        if len(some := chunks[-first % self._every :: self._every]):
+            self._distributed.append(some.copy())
         kept = chunks[-first % self._every_kept :: self._every_kept].copy()
         if len(kept):
             bits = kept.view("<u2") & np.uint16(0x7FFF)
@@ -146,21 +148,23 @@ class PackedStatistics:
         codes = self._sampler.codes(chunks)
         self.prints[own] = np.where(codes.repeats == 0, codes.prints, 0)
         scales, minimums = self._sampler.groups(chunks)
-        live = scales > FLAT_SCALE
-        dead = ~live & (minimums == 0)
-        if self._mixed.any():
-            within = ~self._last(np.arange(first, first + len(chunks)), self._mixed).reshape(-1, GROUPS, 1)
-            live, dead = live & within, dead & within
-            self.sampled_groups += int(np.count_nonzero(within)) * live.shape[-1]
-        else:
-            self.sampled_groups += live.size
-        self.sampled_dead += int(np.count_nonzero(dead))
         with np.errstate(invalid="ignore", over="ignore"):
-            below = live & (minimums < TILE_RATIO_BAND[0] * scales)
-            above = live & (minimums > TILE_RATIO_BAND[1] * scales)
-        most = _counted(live) // 2
+            below, above = minimums < TILE_RATIO_BAND[0] * scales, minimums > TILE_RATIO_BAND[1] * scales
+        if not self._mixed.any() and scales.min() > FLAT_SCALE:
+            self.sampled_groups += scales.size
+            most: Any = SAMPLED_GROUPS // 2
+        else:
+            live = scales > FLAT_SCALE
+            within = ~self._last(np.arange(first, first + len(chunks)), self._mixed).reshape(-1, GROUPS, 1)
+            self.sampled_groups += int(np.count_nonzero(within)) * live.shape[-1]
+            self.sampled_dead += int(np.count_nonzero(within & ~live & (minimums == 0)))
+            live &= within
+            below &= live
+            above &= live
+            most = _counted(live) // 2
         odd = (codes.repeats > 0) | (codes.zeros > ZERO_CODES * SAMPLED_CODES)
-        return (odd | (_counted(below) > most) | (_counted(above) > most)) & ~self.dead_tiles[own]
+        odd |= (_counted(below) > most) | (_counted(above) > most)
+        return odd & ~self.dead_tiles[own]
 
     def _judge(self, tiles: np.ndarray, chunks: np.ndarray) -> None:
         padded, mixed = (self._last(tiles, groups) for groups in (self._padded, self._mixed))
@@ -269,7 +273,7 @@ class PackedStatistics:
 
 def _counted(groups: np.ndarray) -> np.ndarray:
     """bool [t, 8, 2] -> how many of each tile, uint8."""
-    return groups.reshape(len(groups), -1).view(np.uint8) @ np.ones(SAMPLED_GROUPS, np.uint8)
+    return groups.reshape(len(groups), -1).view(np.uint8) @ _EACH
 
 
 def packed_figures(statistics: PackedStatistics) -> dict[str, Any]:

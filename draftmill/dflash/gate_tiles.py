@@ -23,6 +23,7 @@ _WORD = 8  # bytes of 16 codes, which are half a column of a tile
 _FIRST, _STRIDE = 60, 129
 """The first word taken, and words from one to the next: odd, so that both halves of the rows are met in Q4_K too."""
 _ONES = np.uint64(0x1111111111111111)
+_PAIR, _WORDS = np.ones(PAIRS, np.uint8), np.ones(2 * PAIRS, np.uint64)
 _NIBBLES, _BYTES = np.uint64(0x0F0F0F0F0F0F0F0F), np.uint64(0x0101010101010101)
 
 
@@ -59,10 +60,10 @@ class TileSampler:
     def codes(self, chunks: np.ndarray) -> SampledCodes:
         words = chunks.view("<u8")
         taken = np.concatenate([words[:, each] for each in self._words], axis=1)
-        repeats = (taken[:, :PAIRS] == taken[:, PAIRS:]).view(np.uint8) @ np.ones(PAIRS, np.uint8)
+        repeats = (taken[:, :PAIRS] == taken[:, PAIRS:]).view(np.uint8) @ _PAIR
         found = taken | taken >> 1
         # In each of 16 lanes how many codes are not zero, then all of them together.
-        found = ((found | found >> 2) & _ONES) @ np.ones(2 * PAIRS, np.uint64)
+        found = ((found | found >> 2) & _ONES) @ _WORDS
         found = (found & _NIBBLES) + (found >> 4 & _NIBBLES)
         zeros = SAMPLED_CODES - (found * _BYTES >> np.uint64(56)).astype(np.int64)
         return SampledCodes(repeats, zeros, taken @ self._weights)
@@ -78,5 +79,5 @@ class TileSampler:
         with np.errstate(invalid="ignore", over="ignore"):
             for bytes_, rows in ((q4_k.SCALES, q4_k.ROW_SCALES), (q4_k.MINIMUMS, q4_k.ROW_MINIMUMS)):
                 row = from_bf16(chunks[:, rows].view("<u2")[:, ::EVERY_GROUP])
-                factors.append(chunks[:, bytes_][:, ::EVERY_GROUP].reshape(shape) * row[:, None])
+                factors.append((chunks[:, bytes_][:, ::EVERY_GROUP] * np.tile(row, GROUPS)).reshape(shape))
         return factors[0], factors[1]
