@@ -20,6 +20,8 @@ from flows.order import DEFAULT_HUB
 app = typer.Typer(no_args_is_help=True, help="Every drafter that is known, and what there is to do.")
 
 FAILED, NO_VERDICT = 1, 3
+LONGEST = 30
+"""Unchanged drafters that are named one by one; --json names all."""
 COLOURS = {"pass": "green", "refused": "red", "no verdict": "yellow", "failed": "red"}
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*(B|kB|MB|GB|TB|KiB|MiB|GiB|TiB)?", re.IGNORECASE)
 _UNITS = {"": 1, "B": 1} | {
@@ -113,8 +115,14 @@ def plan(
     in_all, unknown = made.seconds
     known = f"about {in_all:,.0f} s of jobs" + (f", and {unknown} of a kind that never ran" if unknown else "")
     console.print(f"{len(made.items)} to run: {made.download / 1e6:,.1f} MB to fetch, {known}")
-    for reason, number in Counter(f"{each.verdict}, {each.reason}" for each in made.skips).most_common(10):
-        console.print(f"{number} unchanged: {escape(reason)}", style="dim")
+    if len(made.skips) <= LONGEST:
+        for skip in made.skips:
+            console.print(f"{escape(skip.repo)}: {skip.verdict}, {escape(skip.reason)}", style="dim")
+    else:
+        counts = Counter(skip.verdict for skip in made.skips)
+        console.print(
+            "unchanged: " + ", ".join(f"{number} {verdict}" for verdict, number in counts.items()), style="dim"
+        )
     for repo in made.unlisted:
         console.print(f"{escape(repo)} has a family's name and no row: draftmill catalogue discover", style="yellow")
 

@@ -17,7 +17,7 @@ COMPUTING = ("numpy", "gguf", "tokenizers", "xllamacpp")
 """Packages whose version can change a job's output."""
 
 _PARSING = threading.Lock()
-"""CPython 3.11 counts the depths of all threads' syntax trees together and fails now and then: python/cpython#106905."""
+"""CPython 3.11 counts the depths of all threads' syntax trees together, and fails at times: python/cpython#106905."""
 
 
 @cache

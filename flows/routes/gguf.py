@@ -53,7 +53,7 @@ def run(subject: Subject, order: Order, evidence: Evidence | None, runner: Runne
     ending = convert(order, runner)
     return Outcome(
         verdict="refused" if ending.kind == "refused" else "pass",
-        sentence=ending.sentence,
+        sentence=ending.refusals[0]["sentence"] if ending.kind == "refused" else ending.sentence,
         refusals=tuple(ending.refusals),
         manifest=Manifest.model_validate(ending.manifest).key if ending.manifest else None,
         places=ending.places,
