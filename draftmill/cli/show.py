@@ -7,7 +7,6 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from draftmill.cli.list import in_short
 from draftmill.cli.retrieval import (
     COLOURS,
     DEFAULT_STORE,
@@ -144,8 +143,8 @@ def _passes(check: Mapping[str, Any]) -> bool:
 
 def _draw_measurement(each: "Measurement", console: Console) -> None:
     console.print(
-        f"  [bold]{plain(each.device)}[/] {plain(each.what)} {plain(each.started)}: {plain(in_short(each))}"
-        f" with {plain(each.target_name)}; {plain(each.sentence)}"
+        f"  [bold]{plain(each.device)}[/] {plain(each.what)} with {plain(each.target_name)}, {plain(each.started)}: "
+        f"{plain(each.sentence)}"
     )
     for one in each.acceptance:
         if one.kind and one.offered:

@@ -122,7 +122,7 @@ def test_show_tells_origin_licence_proofs_measurements_and_history(store: LocalS
         "proof.json: 1 of 1 checks pass (eos)",
         f"{Q4.removesuffix('.gguf')}.check.json: pass",
         digest(SMALL[Q4][1]),
-        "speed 2026-01-01T12:00:00+00:00: faster 1.51x",
+        "cpu speed with target.gguf, 2026-01-01T12:00:00+00:00: faster, identical: 1.510x [1.420, 1.580] over 10 pairs",
         "tokens/round, untruncated",
         "earlier 0123456789ab-feedface: pass, 2026-01-01",
     ):
