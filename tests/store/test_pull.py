@@ -291,6 +291,16 @@ def test_a_connection_that_is_cut_for_ever_fails_and_is_taken_up_later(weed: Ser
     assert verify(tmp_path / "out").findings == ()
 
 
+def test_a_server_that_ignores_ranges_gives_the_promised_bytes(rclone: Server, tmp_path: Path) -> None:
+    local = LocalStore(tmp_path / "store")
+    manifest = publish_drafter(local, tmp_path / "source")
+    store = open_s3(rclone.url)
+    for entry in local.entries("models/"):
+        overwrite(store, entry.key, b"".join(local.read(entry.key)))
+    pull(store, manifest.key, tmp_path / "out")
+    assert verify(tmp_path / "out").findings == ()
+
+
 def test_credentials_that_expire_in_the_middle_end_the_pull_and_new_ones_go_on(store: Store, tmp_path: Path) -> None:
     manifest = publish_drafter(store, tmp_path / "source")
 
