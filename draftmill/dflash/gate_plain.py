@@ -58,7 +58,8 @@ class PlainStatistics:
         self._matrix = matrix
         self.ordered: Ordered | None = None
         self.head = np.empty(min(blocks_to_keep(*matrix) if matrix else keep, count), self._stored)
-        self.every = stride(count, PLAIN_SAMPLE)
+        # Odd, so that it meets every row of a block.
+        self.every = stride(count, PLAIN_SAMPLE) | 1
         self._keys = np.zeros(KEYS, np.int64)
         self._half_keys = np.zeros(KEYS, np.int64)
         self._reached: dict[tuple[bool, bool], np.ndarray] = {}

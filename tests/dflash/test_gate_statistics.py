@@ -390,3 +390,11 @@ def test_a_fault_in_a_measurement_is_not_swallowed_by_its_thread(tmp_path: Path)
             read_through(descriptor, 1000, [Span(0, 1000, 1, take)], "file", piece=100)
     finally:
         os.close(descriptor)
+
+
+def test_the_sample_of_values_meets_every_row_of_a_block() -> None:
+    """Four times as many values as are sampled, of which every fourth is zero."""
+    bits = np.full(4 << 18, 0x3F80, "<u2")
+    bits[::4] = 0
+    found = fed(PlainStatistics("BF16", len(bits)), bits.view(np.uint8), 2, [1 << 19])
+    assert found.zero_share == pytest.approx(0.25, abs=0.001)
