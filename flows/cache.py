@@ -10,6 +10,7 @@ A kernel lock on `<key>.lock` keeps two runs from doing the same job at once.
 
 import fcntl
 import json
+import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -74,6 +75,8 @@ class JobCache:
             path = folder / "out" / output.path
             if not path.is_file() or path.stat().st_size != output.size:
                 return None
+        # What is used stays: draftmill gc removes the oldest.
+        os.utime(folder)
         return Finished(folder, result)
 
     def why_missed(self, key: JobKey, subject: str) -> str:

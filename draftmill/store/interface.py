@@ -29,10 +29,11 @@ class Creation:
 
 @dataclass(frozen=True)
 class Entry:
-    """A line of a listing; `size` in bytes."""
+    """A line of a listing; `size` in bytes, `modified` in seconds since the epoch, by the store's clock."""
 
     key: str
     size: int
+    modified: float
 
 
 @dataclass(frozen=True)
@@ -103,8 +104,8 @@ class Store(Protocol):
     def delete(self, key: str) -> None:
         """Removes the object; fine when there is none."""
 
-    def sweep(self) -> None:
-        """Removes what killed writers left behind, never what a living one is writing."""
+    def sweep(self, *, dry: bool = False) -> list[str]:
+        """Removes what killed writers left behind, never what a living one is writing, and names it. dry: names it."""
 
     def identity(self) -> list[str]:
         """What a probe's result is remembered under: where the store is and which server answers."""

@@ -123,7 +123,8 @@ class LocalStore:
                     path = Path(folder, name)
                     key = path.relative_to(self.root).as_posix()
                     if key.startswith(prefix):
-                        found.append(Entry(key, path.stat().st_size))
+                        status = path.stat()
+                        found.append(Entry(key, status.st_size, status.st_mtime))
         yield from sorted(found, key=lambda entry: entry.key)
 
     def delete(self, key: str) -> None:
@@ -135,16 +136,20 @@ class LocalStore:
                 for folder in path.parents[: len(path.relative_to(self.root).parts) - 1]:
                     folder.rmdir()
 
-    def sweep(self) -> None:
+    def sweep(self, *, dry: bool = False) -> list[str]:
+        found = []
         with _explained(self.name):
             for path in (self.root / HIDDEN / "tmp").glob("*"):
                 with suppress(FileNotFoundError, BlockingIOError):
                     descriptor = os.open(path, os.O_RDONLY)
                     try:
                         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                        path.unlink()
+                        if not dry:
+                            path.unlink()
+                        found.append(path.relative_to(self.root).as_posix())
                     finally:
                         os.close(descriptor)
+        return found
 
     def identity(self) -> list[str]:
         with _explained(self.name):

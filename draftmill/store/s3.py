@@ -199,7 +199,8 @@ class S3Store:
             pages = self.client.get_paginator("list_objects_v2")
             for page in pages.paginate(Bucket=self.bucket, Prefix=self._root + prefix):
                 found += [
-                    Entry(item["Key"].removeprefix(self._root), item["Size"]) for item in page.get("Contents", [])
+                    Entry(item["Key"].removeprefix(self._root), item["Size"], item["LastModified"].timestamp())
+                    for item in page.get("Contents", [])
                 ]
         # SeaweedFS lists folder by folder: a/x before a-b.
         yield from sorted(found, key=lambda entry: entry.key)
@@ -212,7 +213,8 @@ class S3Store:
                 if code_of(error) not in ABSENT:
                     raise
 
-    def sweep(self) -> None:
+    def sweep(self, *, dry: bool = False) -> list[str]:
+        found: list[str] = []
         # Best effort: not every server lists uploads, and what stays costs room but is never an object.
         with suppress(ClientError, BotoCoreError):
             before = datetime.now(UTC) - ABANDONED
@@ -220,9 +222,12 @@ class S3Store:
             for page in pages.paginate(Bucket=self.bucket, Prefix=self._root):
                 for item in page.get("Uploads", []):
                     if item["Initiated"] < before:
-                        self.client.abort_multipart_upload(
-                            Bucket=self.bucket, Key=item["Key"], UploadId=item["UploadId"]
-                        )
+                        if not dry:
+                            self.client.abort_multipart_upload(
+                                Bucket=self.bucket, Key=item["Key"], UploadId=item["UploadId"]
+                            )
+                        found.append(f"{item['Key'].removeprefix(self._root)} (upload {item['UploadId'][:8]})")
+        return found
 
     def identity(self) -> list[str]:
         with explained(self.name):

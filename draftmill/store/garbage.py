@@ -1,0 +1,108 @@
+"""What in a store is of no use: objects that no manifest names, reports without their record, writers' leavings.
+
+An object is only waste when it is older than the grace period, so that a publication under way (whose manifest comes
+last) is never touched, and never when a manifest names it. A folder whose manifest cannot be read is left alone and
+said: another version may know what it holds. Keys outside the store's own layout are nobody's business here.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from draftmill.outcome import Refused
+from draftmill.store.interface import Entry, Store
+from draftmill.store.manifest import NAME, TOP, read_manifest
+from draftmill.store.reading import get
+
+DAY_S = 86400.0
+_COMMITS = {"measure": "report.json", "catalogue": "summary.json"}
+"""The last object of a report's folder, by the kind of report."""
+
+
+@dataclass(frozen=True)
+class Waste:
+    """`size` in bytes; `why` for a person."""
+
+    key: str
+    size: int
+    why: str
+
+
+@dataclass(frozen=True)
+class Garbage:
+    """waste: in the order of keys. leavings: names of what killed writers left. unread: manifests that say nothing."""
+
+    waste: tuple[Waste, ...]
+    leavings: tuple[str, ...]
+    unread: tuple[str, ...]
+
+    @property
+    def size(self) -> int:
+        return sum(each.size for each in self.waste)
+
+
+def find_garbage(store: Store, *, now: float, grace_s: float = DAY_S) -> Garbage:
+    """Looks, and removes nothing. now: seconds since the epoch. Raises what the store raises."""
+    waste: list[Waste] = []
+    unread: list[str] = []
+    for top in TOP.values():
+        for folder, entries in _folders(store, f"{top}/", depth=4):
+            try:
+                kept = _named(store, folder, entries)
+            except Refused:
+                unread.append(f"{folder}/{NAME}")
+                continue
+            why = "its folder has no manifest" if kept is None else "no manifest names it"
+            waste += _old(entries, kept or frozenset(), why, now, grace_s)
+    for folder, entries in _folders(store, "reports/", depth=3):
+        record = _COMMITS.get(folder.split("/")[1])
+        if record and not any(entry.key == f"{folder}/{record}" for entry in entries):
+            waste += _old(entries, frozenset(), f"its folder has no {record}", now, grace_s)
+    return Garbage(tuple(waste), tuple(store.sweep(dry=True)), tuple(unread))
+
+
+def remove_garbage(store: Store, garbage: Garbage) -> None:
+    """Removes what was found. What has a manifest by now is kept: each folder is looked at once more."""
+    folders: dict[str, frozenset[str] | None] = {}
+    for each in garbage.waste:
+        folder = each.key.rpartition("/")[0]
+        top = each.key.split("/")[0]
+        if top in TOP.values():
+            folder = "/".join(each.key.split("/")[:4])
+            if folder not in folders:
+                folders[folder] = _named(store, folder, list(store.entries(f"{folder}/")))
+            if each.key in (folders[folder] or frozenset()):
+                continue
+        elif store.head(f"{folder}/{_COMMITS[each.key.split('/')[1]]}"):
+            continue
+        store.delete(each.key)
+    store.sweep()
+
+
+def _folders(store: Store, prefix: str, depth: int) -> Iterator[tuple[str, list[Entry]]]:
+    """Each folder of `depth` names with all that is in it; what lies higher is passed over."""
+    found: dict[str, list[Entry]] = defaultdict(list)
+    for entry in store.entries(prefix):
+        parts = entry.key.split("/")
+        if len(parts) > depth:
+            found["/".join(parts[:depth])].append(entry)
+    yield from found.items()
+
+
+def _named(store: Store, folder: str, entries: list[Entry]) -> frozenset[str] | None:
+    """The keys that the folder's manifest keeps, itself included; None where there is no manifest.
+
+    Raises Refused where it cannot be read.
+    """
+    key = f"{folder}/{NAME}"
+    if not any(entry.key == key for entry in entries):
+        return None
+    manifest = read_manifest(get(store, key), store.where(key))
+    return frozenset({key, *(f"{folder}/{file.path}" for file in manifest.files)})
+
+
+def _old(entries: list[Entry], kept: frozenset[str], why: str, now: float, grace_s: float) -> list[Waste]:
+    """A folder that something was just written into is somebody's at work, and left whole."""
+    if not entries or max(entry.modified for entry in entries) > now - grace_s:
+        return []
+    return [Waste(entry.key, entry.size, why) for entry in entries if entry.key not in kept]
