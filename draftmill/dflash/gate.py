@@ -27,7 +27,8 @@ from draftmill.dflash.gate_plain import plain_figures
 from draftmill.dflash.gate_plain_values import check_plain
 from draftmill.dflash.gate_result import Gate, TensorReport
 from draftmill.dflash.gate_table import CHECKS, OF_CONTAINER
-from draftmill.dflash.gate_values import check_packed, check_weights
+from draftmill.dflash.gate_values import check_packed
+from draftmill.dflash.gate_weights import check_weights
 from draftmill.dflash.inventory import Role, Variant
 from draftmill.dflash.storage import Inventory
 from draftmill.outcome import BadConfiguration
