@@ -3,6 +3,7 @@
 import pkgutil
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal, Protocol
@@ -90,6 +91,7 @@ def routes() -> tuple[str, ...]:
     return tuple(sorted(m.name for m in pkgutil.iter_modules(flows.routes.__path__) if m.name != "route"))
 
 
+@cache
 def find_route(name: str) -> Route:
     """The route of a name in `routes()`."""
     module: Any = import_module(f"flows.routes.{name}")
