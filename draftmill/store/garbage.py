@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from draftmill.outcome import Refused
 from draftmill.store.interface import Entry, Store
 from draftmill.store.manifest import NAME, TOP, read_manifest
+from draftmill.store.provenance import NAME as PROVENANCE
 from draftmill.store.reading import get
 
 DAY_S = 86400.0
@@ -90,7 +91,7 @@ def _folders(store: Store, prefix: str, depth: int) -> Iterator[tuple[str, list[
 
 
 def _named(store: Store, folder: str, entries: list[Entry]) -> frozenset[str] | None:
-    """The keys that the folder's manifest keeps, itself included; None where there is no manifest.
+    """The keys that the folder's manifest keeps, itself and its provenance included; None where there is no manifest.
 
     Raises Refused where it cannot be read.
     """
@@ -98,7 +99,7 @@ def _named(store: Store, folder: str, entries: list[Entry]) -> frozenset[str] | 
     if not any(entry.key == key for entry in entries):
         return None
     manifest = read_manifest(get(store, key), store.where(key))
-    return frozenset({key, *(f"{folder}/{file.path}" for file in manifest.files)})
+    return frozenset({key, f"{folder}/{PROVENANCE}", *(f"{folder}/{file.path}" for file in manifest.files)})
 
 
 def _old(entries: list[Entry], kept: frozenset[str], why: str, now: float, grace_s: float) -> list[Waste]:

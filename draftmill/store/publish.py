@@ -1,4 +1,4 @@
-"""Publishing: the files, then a look at each, then the manifest, which commits them.
+"""Publishing: the files, then a look at each, the provenance, then the manifest, which commits them.
 
 Killed at any point, a publisher leaves whole objects or none, and a manifest only when everything it lists is there.
 Published again, the same recipe does nothing. Two publishers of one recipe write the same bytes; if they do not, the
@@ -7,17 +7,19 @@ second is refused.
 
 import hashlib
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from draftmill.digest import sha256_file
 from draftmill.licences.terms import refusals as licence_refusals
-from draftmill.outcome import Refusal, Refused
+from draftmill.outcome import Refusal, Refused, Temporary
 from draftmill.progress import Progress, silent
 from draftmill.store.endings import changed, damaged
 from draftmill.store.interface import Creation, Store
 from draftmill.store.manifest import NAME as MANIFEST
 from draftmill.store.manifest import File, Kind, Manifest, Role, folder_key, read_manifest
+from draftmill.store.provenance import key_of, statement
 from draftmill.store.reading import get, sha256_of
 
 
@@ -78,12 +80,23 @@ def publish(store: Store, files: Mapping[str, Path], manifest: Manifest, progres
     if findings:
         raise Refused(*findings)
     data = manifest.to_bytes()
-    if store.create(manifest.key, data, hashlib.sha256(data).hexdigest()).created:
-        return Published(manifest, store.where(manifest.key), created=True)
-    found = _find_same(store, manifest)
+    _attest(store, manifest, data)
+    created = store.create(manifest.key, data, hashlib.sha256(data).hexdigest()).created
+    found = Published(manifest, store.where(manifest.key), created=True) if created else _find_same(store, manifest)
     if found is None:
         raise changed(store.where(manifest.key))
+    # Another publisher of the same recipe may have come between: what stands is of the manifest that stands.
+    _attest(store, found.manifest, data if created else get(store, manifest.key))
     return found
+
+
+def _attest(store: Store, manifest: Manifest, data: bytes) -> None:
+    """Puts the provenance of this manifest beside it; of the folder's objects it alone may be replaced, by its like."""
+    key, content = key_of(manifest), statement(manifest, data)
+    creation = store.create(key, content, hashlib.sha256(content).hexdigest())
+    if not creation.created and get(store, key) != content:
+        with suppress(Temporary):  # the other one is putting the same there, or is about to
+            store.replace(key, content, creation.head.etag)
 
 
 def _find_same(store: Store, manifest: Manifest) -> Published | None:
