@@ -139,9 +139,9 @@ class Catalogue:
         key = _key(place)
         manifest, _ = read_publication(self.store, key)
         rows = [row for row in listing.index.rows if (row.kind, row.entry) == (place.kind, place.entry)]
-        newest = rows[0] if rows else None
-        if newest and newest.manifest is None and newest.created > manifest.created and "@" not in ref:
-            return Shown(newest, None, None, {}, tuple(rows[1:]))
+        newest = self.later_verdict(manifest)
+        if newest and read_reference(ref).version is None:
+            return Shown(newest, None, None, {}, tuple(row for row in rows if row.identity != newest.identity))
         row = next((row for row in rows if row.manifest == key), None) or self._row(key, listing)
         others = tuple(other for other in rows if other.identity != row.identity)
         return Shown(row, manifest, self.store.where(key), self._evidence(manifest), others)
@@ -151,6 +151,13 @@ class Catalogue:
         stored = read_index(self.store)
         found = {each.report: each for row in (stored.index.rows if stored else ()) for each in row.measurements}
         return tuple(each for each in found.values() if each.draft == draft)
+
+    def later_verdict(self, manifest: Manifest) -> Row | None:
+        """The entry's newest row, where it is of a later day and led to no publication: what is published is old."""
+        stored = read_index(self.store)
+        rows = [row for row in (stored.index.rows if stored else ()) if row.entry == manifest.entry]
+        newest = next((row for row in rows if row.kind == manifest.kind), None)
+        return newest if newest and newest.manifest is None and newest.created > manifest.created else None
 
     def manifest(self, ref: str) -> Manifest:
         """The manifest of REF's publication."""

@@ -25,6 +25,8 @@ from draftmill.store.manifest import File, Manifest, Sha256, Strict, read_manife
 from draftmill.store.notices import NAME as NOTICES
 from draftmill.store.notices import notices_of
 from draftmill.store.partial_file import is_whole
+from draftmill.store.provenance import NAME as PROVENANCE
+from draftmill.store.provenance import statement
 from draftmill.store.reading import get
 from draftmill.store.selection import select
 from draftmill.store.transfer import Transfer, no_space
@@ -104,8 +106,9 @@ def pull(
         transfer = Transfer(store, manifest, folder, progress, threads, pause)
         received = transfer.fetch(wanted, done=kept, total=sum(file.size for file in files))
         write_whole(folder / NOTICES, notices_of(manifest))
+        write_whole(folder / PROVENANCE, statement(manifest, data))
         write_whole(folder / MANIFEST, data)
-        _sweep(folder, [*(file.path for file in files), RECORD, NOTICES, MANIFEST])
+        _sweep(folder, [*(file.path for file in files), RECORD, NOTICES, PROVENANCE, MANIFEST])
     return Pulled(folder, manifest, files, received, kept + transfer.resumed)
 
 

@@ -12,11 +12,13 @@ from draftmill.store.manifest import NAME as MANIFEST
 from draftmill.store.manifest import File, Manifest, read_manifest
 from draftmill.store.notices import NAME as NOTICES
 from draftmill.store.notices import notices_of
+from draftmill.store.provenance import NAME as PROVENANCE
+from draftmill.store.provenance import statement
 from draftmill.store.pull import RECORD, read_record
 from draftmill.store.reading import get
 from draftmill.store.selection import select
 
-OURS = (MANIFEST, NOTICES, RECORD)
+OURS = (MANIFEST, NOTICES, PROVENANCE, RECORD)
 
 
 @dataclass(frozen=True)
@@ -92,6 +94,15 @@ def _manifest_findings(folder: Path, manifest: Manifest, data: bytes, store: Sto
             "another text",
             "the notices of this manifest",
             "The notices have to travel with the files unchanged. Pull again: it writes them anew.",
+        )
+    provenance = folder / PROVENANCE
+    if provenance.is_file() and provenance.read_bytes() != statement(manifest, data):
+        yield Refusal(
+            "verify.provenance_differs",
+            str(provenance),
+            "another statement",
+            "the provenance of this manifest",
+            "It says of these files what their manifest does not. Pull again: it is written anew.",
         )
 
 

@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from draftmill.store.index import Reason, Row
 from draftmill.store.interface import Store
 from draftmill.store.manifest import File, Licence, Manifest, Tool
 from draftmill.store.publish import publish
@@ -67,3 +68,21 @@ def publish_drafter(
     manifest = Manifest(**{**values, **changes})
     publish(store, {name: folder / name for name in files}, manifest)
     return manifest
+
+
+def refused_row(entry: str = "amd/Gumiho-8B", **changes: Any) -> Row:
+    """A verdict that led to no publication, as the index keeps it."""
+    values: dict[str, Any] = {
+        "kind": "model",
+        "entry": entry,
+        "family": "Gumiho",
+        "route": "refuse",
+        "verdict": "refused",
+        "reason": Reason(code="gumiho.no_config", sentence="There is no config.json.", would_change="A config.json."),
+        "licence": None,
+        "manifest": None,
+        "commit": COMMIT,
+        "recipe": None,
+        "created": START,
+    }
+    return Row(**{**values, **changes})

@@ -14,11 +14,11 @@ import pytest
 
 from draftmill.outcome import BadConfiguration, InputOutput, Refused
 from draftmill.store import Catalogue
-from draftmill.store.index import Reason, Row, update_index
+from draftmill.store.index import update_index
 from draftmill.store.interface import Store
 from draftmill.store.local import LocalStore
 from tests.store.conftest import fresh_url, open_s3
-from tests.store.drafters import START, contents, model_name, publish_drafter
+from tests.store.drafters import START, contents, model_name, publish_drafter, refused_row
 from tests.store.samples import source
 from tests.support.s3_servers import SECRET_KEY, Server
 
@@ -42,23 +42,6 @@ def local(tmp_path: Path) -> LocalStore:
 def folder(tmp_path: Path) -> Path:
     (tmp_path / "sources").mkdir()
     return tmp_path / "sources"
-
-
-def refused_row(entry: str = "amd/Gumiho-8B", **changes: Any) -> Row:
-    values: dict[str, Any] = {
-        "kind": "model",
-        "entry": entry,
-        "family": "Gumiho",
-        "route": "refuse",
-        "verdict": "refused",
-        "reason": Reason(code="gumiho.no_config", sentence="There is no config.json.", would_change="A config.json."),
-        "licence": None,
-        "manifest": None,
-        "commit": OLD,
-        "recipe": None,
-        "created": START,
-    }
-    return Row(**{**values, **changes})
 
 
 def test_the_newest_publication_is_meant_unless_a_version_is_named(store: Store, folder: Path) -> None:

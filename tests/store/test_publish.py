@@ -8,9 +8,11 @@ from pathlib import Path
 import pytest
 
 from draftmill.outcome import InputOutput, Refused
+from draftmill.store import provenance
 from draftmill.store.interface import Promises, Store
 from draftmill.store.local import LocalStore
-from draftmill.store.manifest import Donor, Licence, Manifest
+from draftmill.store.manifest import Donor, Licence, Manifest, read_manifest
+from draftmill.store.provenance import statement
 from draftmill.store.publish import describe, find, publish
 from draftmill.store.reading import get
 from draftmill.store.s3 import S3Store
@@ -18,10 +20,14 @@ from tests.store.killed import publish_until_killed
 from tests.store.samples import COMMIT, FOLDER, RECIPE, TWO_PARTS, Publication, contents_of, publication, source
 
 MANIFEST = f"{FOLDER}/manifest.json"
+PROVENANCE = f"{FOLDER}/{provenance.NAME}"
 
 
 def is_complete(store: Store, expected: Publication) -> bool:
-    return contents_of(store) == {**expected.contents(), MANIFEST: get(store, MANIFEST)}
+    """Every file, the manifest, and the provenance of this manifest."""
+    manifest = get(store, MANIFEST)
+    attested = statement(read_manifest(manifest, ""), manifest)
+    return contents_of(store) == {**expected.contents(), MANIFEST: manifest, PROVENANCE: attested}
 
 
 def test_a_publication_is_there_whole_and_found(store: Store, tmp_path: Path) -> None:
@@ -74,7 +80,9 @@ def test_other_bytes_of_an_unfinished_publication_are_refused_too(store: Store, 
     with pytest.raises(Refused) as refused:
         publish(store, other.files, other.manifest)
     assert [r.code for r in refused.value.refusals] == ["store.bytes_differ"]
-    assert contents_of(store) == first.contents()
+    left = contents_of(store)
+    assert left.pop(PROVENANCE)
+    assert left == first.contents()
 
 
 def test_another_recipe_with_the_same_short_name_is_refused(store: Store, tmp_path: Path) -> None:
@@ -124,6 +132,8 @@ def test_killed_at_any_step_nothing_is_half_there_and_the_next_run_finishes(
         kills += 1
         left = contents_of(store)
         committed = left.pop(MANIFEST, None)
+        attested = left.pop(PROVENANCE, None)
+        assert committed is None or attested == statement(read_manifest(committed, ""), committed)
         assert left.items() <= expected.items()
         assert committed is None or left == expected
         published = publish(store, sample.files, sample.manifest)
@@ -131,8 +141,8 @@ def test_killed_at_any_step_nothing_is_half_there_and_the_next_run_finishes(
         assert is_complete(store, sample)
         if isinstance(store, LocalStore):
             assert list((store.root / ".draftmill" / "tmp").iterdir()) == []
-    # A big file in two pieces, a small one, the manifest: each with a step before and one after its creation.
-    assert kills >= 9
+    # A big file in two pieces, a small one, provenance, the manifest: a step before and one after each creation.
+    assert kills >= 11
 
 
 def test_files_and_manifest_have_to_agree(tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ from tests.store.scripted import Answer, scripted
 from tests.support.s3_servers import CuttingWire, Server
 
 F16, Q4 = model_name("F16"), model_name("Q4_K_M")
-OURS = {"manifest.json", "draftmill-pull.json", "draftmill-notices.txt"}
+OURS = {"manifest.json", "draftmill-pull.json", "draftmill-notices.txt", "provenance.intoto.json"}
 
 
 @pytest.fixture(autouse=True)

@@ -51,6 +51,7 @@ CHANGES: dict[str, tuple[str, Callable[[Path], object]]] = {
         "verify.unfinished",
         lambda folder: (folder / f".{F16}.01234567.partial").write_bytes(b"x"),
     ),
+    "other provenance": ("verify.provenance_differs", lambda folder: flip(folder / "provenance.intoto.json")),
     "other notices": ("verify.notices_differ", lambda folder: flip(folder / "draftmill-notices.txt")),
 }
 
@@ -69,8 +70,9 @@ def test_one_change_gives_one_finding(pulled: Path, change: str) -> None:
 def test_a_manifest_that_was_changed_with_its_files_is_seen_beside_the_published_one(
     pulled: Path, store: LocalStore
 ) -> None:
-    """Whoever writes both makes a folder that is right in itself."""
+    """Whoever writes all of it makes a folder that is right in itself."""
     from draftmill.store.manifest import read_manifest
+    from draftmill.store.provenance import statement
     from tests.store.samples import digest
 
     manifest = read_manifest((pulled / "manifest.json").read_bytes(), "")
@@ -79,7 +81,9 @@ def test_a_manifest_that_was_changed_with_its_files_is_seen_beside_the_published
         file.model_copy(update={"size": 4, "sha256": digest(b"evil")}) if file.path == F16 else file
         for file in manifest.files
     )
-    (pulled / "manifest.json").write_bytes(manifest.model_copy(update={"files": files}).to_bytes())
+    forged = manifest.model_copy(update={"files": files})
+    (pulled / "manifest.json").write_bytes(forged.to_bytes())
+    (pulled / "provenance.intoto.json").write_bytes(statement(forged, forged.to_bytes()))
     assert verify(pulled).findings == ()
     assert [finding.code for finding in verify(pulled, store=store).findings] == ["verify.manifest_differs"]
 
