@@ -65,6 +65,9 @@ def pull(
         folder = out or Path(place.entry.rpartition("/")[2])
         with progress_bar() as progress:
             pulled = catalogue.pull(place.folder, folder, quant or (), progress)
+        if later := catalogue.later_verdict(pulled.manifest):
+            why = f", {later.reason.code}: {later.reason.sentence}" if later.reason else ""
+            remark([f"this is an older publication; the newest verdict on {later.entry} is {later.verdict}{why}"])
         lines = _serve_lines(catalogue, pulled, server)
         if as_json:
             print_json(

@@ -17,10 +17,11 @@ from typer.testing import CliRunner, Result
 
 from draftmill.cli import index, list, main, pull, show
 from draftmill.reports.measurement_json import report_json
+from draftmill.store.index import update_index
 from draftmill.store.local import LocalStore
 from draftmill.store.manifest import Licence
 from tests.measurement.test_flags import COMMON, REMOVED, SPRING, TODAY, UP_TO_JANUARY
-from tests.store.drafters import contents, model_name, publish_drafter
+from tests.store.drafters import START, contents, model_name, publish_drafter, refused_row
 from tests.store.samples import digest
 from tests.support.measured import FASTER, file, speed
 
@@ -171,6 +172,14 @@ def test_pull_writes_a_folder_that_verify_passes(
     assert "pass 5 files" in flat(verified.stdout)
     again = json.loads(run(store, "pull", "amd/PARD-Tiny", "--quant", "Q4_K_M", "--json").stdout)
     assert (again["received"], len(again["files"]), len(again["serve"])) == (0, 5, 1)
+
+
+def test_pull_says_when_the_newest_verdict_is_another_one(store: LocalStore, tmp_path: Path) -> None:
+    assert "older publication" not in run(store, "pull", "PARD-Tiny", "-o", str(tmp_path / "out")).stderr
+    update_index(store, [refused_row("amd/PARD-Tiny", created=START.replace(year=2027))])
+    result = run(store, "pull", "PARD-Tiny", "-o", str(tmp_path / "out"))
+    assert result.exit_code == 0
+    assert "the newest verdict on amd/PARD-Tiny is refused, gumiho.no_config" in flat(result.stderr)
 
 
 def test_verify_ends_with_1_for_other_bytes_and_3_where_nothing_can_be_told(store: LocalStore, tmp_path: Path) -> None:
