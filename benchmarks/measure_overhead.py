@@ -13,10 +13,10 @@ import time
 from pathlib import Path
 
 from draftmill.measurement.arms import Arms
-from draftmill.measurement.client import Client
 from draftmill.measurement.plan import encode
 from draftmill.measurement.record import ALONE, WITH_DRAFT
 from draftmill.measurement.sampling import Sampler
+from draftmill.measurement.servers.client import Client
 from tests.support.mock_pair import mock_plan
 
 GOAL_MS = 2.0

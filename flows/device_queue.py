@@ -1,6 +1,6 @@
 """The queue for a device: a strict limit of one on the Prefect server, seen and steered there.
 
-The fence is the kernel lock that a job takes for its device work (draftmill.measurement.device_lock); the queue keeps
+The fence is the kernel lock that a job takes for its device work (draftmill.measurement.device.lock); the queue keeps
 runs from starting jobs that would only wait.
 
 Prefect's slots outlive a holder that is killed: a lease lives at least 60 s, the private server runs no service that
@@ -27,8 +27,8 @@ from prefect.concurrency.sync import concurrency
 from prefect.exceptions import ObjectAlreadyExists, ObjectNotFound, PrefectException
 
 from draftmill.kernel_lock import hold
-from draftmill.measurement.device_lock import HELD, lock_folder
-from draftmill.measurement.devices import Device
+from draftmill.measurement.device.lock import HELD, lock_folder
+from draftmill.measurement.device.profiles import Device
 from draftmill.outcome import Temporary, Unavailable
 from draftmill.progress import Progress, silent
 from flows.prefect_server import PRIVATE

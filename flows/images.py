@@ -21,7 +21,7 @@ from docker.errors import APIError, ContainerError, ImageNotFound
 from draftmill import __version__
 from draftmill.digest import canonical_json
 from draftmill.kernel_lock import hold
-from draftmill.measurement.device_lock import lock_folder
+from draftmill.measurement.device.lock import lock_folder
 from draftmill.outcome import BadConfiguration, Unavailable
 from draftmill.progress import Progress, silent
 from flows.image_builders import NotBuilt, Order, builder

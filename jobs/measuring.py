@@ -12,8 +12,8 @@ from pydantic import ValidationError
 
 import draftmill
 from draftmill.measurement.acceptance_results import acceptance_result
-from draftmill.measurement.device_lock import device_lock
-from draftmill.measurement.preflight import preflight
+from draftmill.measurement.device.lock import device_lock
+from draftmill.measurement.device.preflight import preflight
 from draftmill.measurement.record import Speed
 from draftmill.measurement.request import MeasurementRequest, perform
 from draftmill.measurement.speed_results import speed_result

@@ -1,15 +1,15 @@
 """preflight: is the device ready to be measured on, seen from where a measurement would run?
 
-No inputs. Parameter `device`: a profile (draftmill.measurement.devices.Device) as JSON. Output: preflight.json. Facts:
-preflight (its content). A device that is not ready ends the job as a refusal that names all that is missing.
+No inputs. Parameter `device`: a profile (draftmill.measurement.device.profiles.Device) as JSON. Output: preflight.json.
+Facts: preflight (its content). A device that is not ready ends the job as a refusal that names all that is missing.
 """
 
 import json
 
 from pydantic import ValidationError
 
-from draftmill.measurement.devices import Device
-from draftmill.measurement.preflight import preflight
+from draftmill.measurement.device.preflight import preflight
+from draftmill.measurement.device.profiles import Device
 from draftmill.outcome import BadConfiguration
 from draftmill.whole_file import write_whole
 from jobs.contract import Job, main

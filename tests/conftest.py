@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from draftmill.measurement.device_lock import LOCKS
+from draftmill.measurement.device.lock import LOCKS
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -12,9 +12,9 @@ from rich.table import Table
 from draftmill.cli.main import REFUSED_OR_FAILED, report
 from draftmill.cli.telling import plain
 from draftmill.kernel_lock import held_by
-from draftmill.measurement.device_lock import lock_path
-from draftmill.measurement.devices import UNLIMITED, Device, find_device, load_devices
-from draftmill.measurement.preflight import Preflight, preflight
+from draftmill.measurement.device.lock import lock_path
+from draftmill.measurement.device.preflight import Preflight, preflight
+from draftmill.measurement.device.profiles import UNLIMITED, Device, find_device, load_devices
 from draftmill.outcome import Refused
 
 app = typer.Typer(no_args_is_help=True, help="Devices to measure on.")

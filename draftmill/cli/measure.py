@@ -198,7 +198,7 @@ def _request(
     quick: bool,
     **asked: Any,
 ) -> Any:
-    from draftmill.measurement.devices import find_device
+    from draftmill.measurement.device.profiles import find_device
     from draftmill.measurement.prompts import interleaved, load_prompts
     from draftmill.measurement.prompts import quick as one_prompt
     from draftmill.measurement.request import AskedPrompt, MeasurementRequest
@@ -241,8 +241,8 @@ def _measure(
     work: Path,
     runner: str,
 ) -> None:
-    from draftmill.measurement.device_lock import device_lock
-    from draftmill.measurement.preflight import preflight
+    from draftmill.measurement.device.lock import device_lock
+    from draftmill.measurement.device.preflight import preflight
     from draftmill.measurement.record import load
     from draftmill.measurement.request import perform
     from draftmill.measurement.statement import check_pair

@@ -26,7 +26,7 @@ from draftmill.cli.telling import plain, tell
 from draftmill.outcome import InputOutput, MillError, Refused
 
 if TYPE_CHECKING:
-    from draftmill.measurement.serve_line import Engine
+    from draftmill.measurement.servers.serve_line import Engine
     from draftmill.store.catalogue import Catalogue
     from draftmill.store.index import Measurement
     from draftmill.store.pull import Pulled
@@ -55,7 +55,7 @@ def pull(
 
     After an interruption the same command goes on where it ended. Nothing that the manifest does not promise is kept.
     """
-    from draftmill.measurement.serve_line import find_engine
+    from draftmill.measurement.servers.serve_line import find_engine
 
     with ending(as_json):
         # A wrong --engine is told before gigabytes are fetched.
@@ -110,7 +110,7 @@ def _draw(pulled: "Pulled", place: str, server: "Engine", lines: list[tuple[str,
 
 def _serve_lines(catalogue: "Catalogue", pulled: "Pulled", server: "Engine") -> list[tuple[str, str, str]]:
     """(file, command line, where its numbers are from) of each model."""
-    from draftmill.measurement.serve_line import DEFAULT_USE, Use, serve_line
+    from draftmill.measurement.servers.serve_line import DEFAULT_USE, Use, serve_line
 
     found = []
     for file in pulled.files:

@@ -10,11 +10,11 @@ token-exact  two servers, the target alone and the draft alone. The target's gre
 from collections.abc import Callable, Sequence
 
 from draftmill.measurement.arms import Arms
-from draftmill.measurement.client import Client
 from draftmill.measurement.lossless import first_difference
 from draftmill.measurement.plan import Plan, encode
 from draftmill.measurement.record import WITH_DRAFT, Accepted, Silence
 from draftmill.measurement.sampling import Sampler, stop_of
+from draftmill.measurement.servers.client import Client
 from draftmill.measurement.statement import Statement
 from draftmill.measurement.subject import Encoded
 from draftmill.outcome import Unavailable

@@ -5,9 +5,9 @@ from contextlib import ExitStack
 from types import TracebackType
 from typing import Generic, Self, TypeVar
 
-from draftmill.measurement.flags import Settings
-from draftmill.measurement.providers import Provider, What
-from draftmill.measurement.server import Server
+from draftmill.measurement.servers.flags import Settings
+from draftmill.measurement.servers.providers import Provider, What
+from draftmill.measurement.servers.server import Server
 
 A = TypeVar("A", bound=str)
 

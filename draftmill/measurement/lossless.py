@@ -11,8 +11,8 @@ clear gap              they are not, and it disagrees: the draft changed the out
 
 from collections.abc import Mapping, Sequence
 
-from draftmill.measurement.client import Client
 from draftmill.measurement.record import Divergence, Divergent, Sample
+from draftmill.measurement.servers.client import Client
 from draftmill.measurement.subject import Encoded
 
 

@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from draftmill.measurement.client import Client
-from draftmill.measurement.devices import Device
-from draftmill.measurement.flags import Drafting, Settings
+from draftmill.measurement.device.profiles import Device
 from draftmill.measurement.machine import available_bytes
 from draftmill.measurement.prompts import Prompt
-from draftmill.measurement.providers import Provider
+from draftmill.measurement.servers.client import Client
+from draftmill.measurement.servers.flags import Drafting, Settings
+from draftmill.measurement.servers.providers import Provider
 from draftmill.measurement.subject import Encoded
 from draftmill.outcome import Refusal, Refused
 

@@ -36,7 +36,7 @@ class Library(Record):
 
 
 class Ran(Record):
-    """What ran, read from the live process (draftmill.measurement.providers.What)."""
+    """What ran, read from the live process (draftmill.measurement.servers.providers.What)."""
 
     provider: Name
     executable: Name

@@ -8,12 +8,12 @@ from pydantic import Field
 
 from draftmill.gguf.header import read_header
 from draftmill.measurement.acceptance import measure_by_counters, measure_token_exact
-from draftmill.measurement.devices import Device
-from draftmill.measurement.flags import Drafting, Settings
-from draftmill.measurement.leftovers import reap
+from draftmill.measurement.device.profiles import Device
 from draftmill.measurement.plan import Plan
 from draftmill.measurement.prompts import Prompt
 from draftmill.measurement.record import Accepted, Speed
+from draftmill.measurement.servers.flags import Drafting, Settings
+from draftmill.measurement.servers.leftovers import reap
 from draftmill.measurement.speed import measure_speed
 from draftmill.measurement.subject import CACHE_TYPE
 from draftmill.progress import Progress, silent

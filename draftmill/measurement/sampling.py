@@ -2,9 +2,9 @@
 
 from pydantic import ValidationError
 
-from draftmill.measurement.client import Completion, Metrics, Speculation, did_speculate
 from draftmill.measurement.record import WITH_DRAFT, Arm, Sample
-from draftmill.measurement.server import Server
+from draftmill.measurement.servers.client import Completion, Metrics, Speculation, did_speculate
+from draftmill.measurement.servers.server import Server
 from draftmill.measurement.subject import Encoded
 from draftmill.outcome import Unavailable
 from draftmill.speculation.trace import Counters, Stop

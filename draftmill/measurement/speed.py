@@ -8,11 +8,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from draftmill.measurement.arms import Arms
-from draftmill.measurement.flags import Settings
 from draftmill.measurement.lossless import divergences
 from draftmill.measurement.plan import Plan, encode
 from draftmill.measurement.record import ALONE, WITH_DRAFT, Arm, Divergence, Sample, Silence, Speed, paired
 from draftmill.measurement.sampling import Sampler
+from draftmill.measurement.servers.flags import Settings
 from draftmill.measurement.statement import Statement
 from draftmill.measurement.subject import Encoded
 from draftmill.progress import Progress, silent

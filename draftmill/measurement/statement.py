@@ -7,7 +7,7 @@ from typing import Any
 
 from draftmill import __version__
 from draftmill.measurement.arms import Arms
-from draftmill.measurement.device_memory import memory_rise, read_memory, settled_memory
+from draftmill.measurement.device.memory import memory_rise, read_memory, settled_memory
 from draftmill.measurement.machine import read_machine
 from draftmill.measurement.plan import Plan
 from draftmill.measurement.record import Memory, Prompted, Setup

@@ -6,10 +6,10 @@ from pathlib import Path
 
 from draftmill.digest import sha256_json
 from draftmill.gguf.header import read_header
-from draftmill.measurement.flags import Drafting, Settings
-from draftmill.measurement.live_process import file_digest
-from draftmill.measurement.providers import What
 from draftmill.measurement.record import File, Library, Ran
+from draftmill.measurement.servers.flags import Drafting, Settings
+from draftmill.measurement.servers.live_process import file_digest
+from draftmill.measurement.servers.providers import What
 from draftmill.speculation.regime import Regime, Route
 
 CACHE_TYPE = "f16"

@@ -13,7 +13,7 @@ from rich.console import Console
 from draftmill.cli.measure_table import show as show_measurement
 from draftmill.configuration import config_path
 from draftmill.hub.server import serve
-from draftmill.measurement.devices import CPU
+from draftmill.measurement.device.profiles import CPU
 from draftmill.measurement.prompts import load_prompts, quick
 from draftmill.measurement.record import load
 from draftmill.measurement.request import AskedPrompt, MeasurementRequest

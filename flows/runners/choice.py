@@ -1,6 +1,6 @@
 """A runner by its name."""
 
-from draftmill.measurement.devices import Device
+from draftmill.measurement.device.profiles import Device
 from draftmill.outcome import BadConfiguration
 from flows.runners.runner import Runner
 

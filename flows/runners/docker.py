@@ -23,7 +23,7 @@ from docker.errors import APIError, ImageNotFound
 from docker.utils.socket import STDERR, frames_iter
 from requests.exceptions import RequestException
 
-from draftmill.measurement.devices import Device
+from draftmill.measurement.device.profiles import Device
 from draftmill.outcome import BadConfiguration, InputOutput, Unavailable
 from draftmill.whole_file import write_whole
 from flows.images import Image, image_for

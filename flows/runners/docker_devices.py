@@ -9,8 +9,8 @@ from pathlib import Path
 from docker.types import Mount, Ulimit
 
 from draftmill.kernel_lock import make_lock
-from draftmill.measurement.device_lock import LOCKS, lock_path
-from draftmill.measurement.devices import Device
+from draftmill.measurement.device.lock import LOCKS, lock_path
+from draftmill.measurement.device.profiles import Device
 from draftmill.outcome import Refusal, Refused
 from flows.images import MEASURING
 

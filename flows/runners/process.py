@@ -12,7 +12,7 @@ import threading
 from pathlib import Path
 from typing import IO, Any
 
-from draftmill.measurement.device_lock import LOCKS
+from draftmill.measurement.device.lock import LOCKS
 from draftmill.whole_file import write_whole
 from flows.code_digest import code_digest
 from flows.runners.endings import Ending, read_result

@@ -20,7 +20,7 @@ from draftmill.reports.measurement_json import report_json
 from draftmill.store.index import update_index
 from draftmill.store.local import LocalStore
 from draftmill.store.manifest import Licence
-from tests.measurement.test_flags import COMMON, REMOVED, SPRING, TODAY, UP_TO_JANUARY
+from tests.measurement.servers.test_flags import COMMON, REMOVED, SPRING, TODAY, UP_TO_JANUARY
 from tests.store.drafters import START, contents, model_name, publish_drafter, refused_row
 from tests.store.samples import digest
 from tests.support.measured import FASTER, file, speed
@@ -289,7 +289,7 @@ def test_a_pulled_draft_is_served_by_the_printed_line(tmp_path: Path) -> None:
     [line] = found["serve"]
     program, *flags = shlex.split(line.replace("TARGET.gguf", str(pair.target)))
     assert program == "llama-server"
-    child = [sys.executable, "-m", "draftmill.measurement.xllamacpp_server"]
+    child = [sys.executable, "-m", "draftmill.measurement.servers.xllamacpp_server"]
     with serving([*child, *flags, "--ctx-size", "256", "--threads", "1"]) as address:
         asked = json.dumps({"prompt": "The capital of France is", "n_predict": 24, "temperature": 0}).encode()
         request = urllib.request.Request(f"{address}/completion", asked, {"Content-Type": "application/json"})

@@ -31,7 +31,7 @@ QUEUE = """
 import json, os, sys
 from pathlib import Path
 name, folder, wait_s = sys.argv[1], Path(sys.argv[2]), float(sys.argv[3])
-from draftmill.measurement.devices import CPU
+from draftmill.measurement.device.profiles import CPU
 from draftmill.outcome import MillError
 from flows.device_queue import device_queue
 device = CPU.model_copy(update={"lock": name})

@@ -15,8 +15,8 @@ import docker
 import pytest
 
 from draftmill.kernel_lock import held_by, is_free
-from draftmill.measurement.device_lock import LOCKS, lock_path
-from draftmill.measurement.devices import CPU, Device
+from draftmill.measurement.device.lock import LOCKS, lock_path
+from draftmill.measurement.device.profiles import CPU, Device
 from draftmill.outcome import Refused, Unavailable
 from flows.images import MEASURE
 from flows.runners.docker import UID, DockerRunner
@@ -317,7 +317,7 @@ RUN = """
 import sys
 from pathlib import Path
 import flows.runners.docker_devices as devices
-from draftmill.measurement.devices import CPU
+from draftmill.measurement.device.profiles import CPU
 from flows.runners.docker import DockerRunner
 from flows.runners.runner import Limits
 from tests.support.engine import PROBE
@@ -356,8 +356,8 @@ def test_a_container_that_holds_the_lock_keeps_this_host_out_until_it_is_killed(
     device = CPU
     given = passthrough_for(device, "measure_speed")
     script = (
-        "import time; from draftmill.measurement.devices import CPU; "
-        "from draftmill.measurement.device_lock import device_lock\n"
+        "import time; from draftmill.measurement.device.profiles import CPU; "
+        "from draftmill.measurement.device.lock import device_lock\n"
         "with device_lock(CPU, run='inside'): print('held', flush=True); time.sleep(60)"
     )
     options: dict[str, Any] = {"network_mode": "none", "read_only": True, "cap_drop": ["ALL"], "user": str(UID)}

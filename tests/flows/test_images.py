@@ -7,7 +7,7 @@ import docker
 import pytest
 
 from draftmill.kernel_lock import hold
-from draftmill.measurement.device_lock import LOCKS
+from draftmill.measurement.device.lock import LOCKS
 from draftmill.outcome import BadConfiguration, Temporary, Unavailable
 from flows import images
 from flows.image_builders import NotBuilt, Order, builder, by_engine

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from draftmill.measurement.device_lock import LOCKS, device_lock
-from draftmill.measurement.devices import CPU
+from draftmill.measurement.device.lock import LOCKS, device_lock
+from draftmill.measurement.device.profiles import CPU
 from flows.runners import process
 from flows.runners.process import ProcessRunner
 from flows.runners.runner import Limits

@@ -9,9 +9,9 @@ from gguf import GGUFReader
 from gguf.constants import GGMLQuantizationType
 
 from draftmill.gguf.header import read_header
-from draftmill.measurement.flags import Settings
-from draftmill.measurement.providers import xllamacpp
-from draftmill.measurement.server import Server
+from draftmill.measurement.servers.flags import Settings
+from draftmill.measurement.servers.providers import xllamacpp
+from draftmill.measurement.servers.server import Server
 from draftmill.outcome import BadConfiguration
 from flows.demo import wide_target
 from flows.demo.wide_target import build_pair, write_plain, write_wide

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from draftmill.measurement.devices import CPU
+from draftmill.measurement.device.profiles import CPU
 from draftmill.measurement.record import Accepted, load
 from jobs import measure_acceptance, measure_speed
 from jobs.contract import Request, Result, perform

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from draftmill.gguf.header import map_tensor, read_header
-from draftmill.measurement.client import did_speculate
-from draftmill.measurement.flags import Drafting, Settings
-from draftmill.measurement.providers import xllamacpp
-from draftmill.measurement.server import Server
+from draftmill.measurement.servers.client import did_speculate
+from draftmill.measurement.servers.flags import Drafting, Settings
+from draftmill.measurement.servers.providers import xllamacpp
+from draftmill.measurement.servers.server import Server
 from draftmill.tokenizers.sources import compare_pair
 from flows.demo.edited_gguf import Made, write_edited
 from tests.support import pairs

@@ -12,12 +12,12 @@ import pytest
 from draftmill.measurement.acceptance import measure_by_counters, measure_token_exact
 from draftmill.measurement.acceptance_results import acceptance_result
 from draftmill.measurement.comparison import compare
-from draftmill.measurement.devices import CPU
-from draftmill.measurement.flags import Drafting, Settings
+from draftmill.measurement.device.profiles import CPU
 from draftmill.measurement.plan import Plan
 from draftmill.measurement.prompts import Prompt, load_prompts
-from draftmill.measurement.providers import xllamacpp
 from draftmill.measurement.record import Speed
+from draftmill.measurement.servers.flags import Drafting, Settings
+from draftmill.measurement.servers.providers import xllamacpp
 from draftmill.measurement.speed import measure_speed
 from draftmill.measurement.speed_results import SpeedResult, speed_result
 from draftmill.measurement.statistics import Rule

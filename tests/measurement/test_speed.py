@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from draftmill.measurement.flags import Drafting
 from draftmill.measurement.record import ALONE, WITH_DRAFT, Speed, load
-from draftmill.measurement.server import ServerError
+from draftmill.measurement.servers.flags import Drafting
+from draftmill.measurement.servers.server import ServerError
 from draftmill.measurement.speed import is_loop, measure_speed, turns
 from draftmill.measurement.speed_results import speed_result
 from draftmill.measurement.statistics import Rule

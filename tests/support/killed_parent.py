@@ -16,7 +16,7 @@ from pathlib import Path
 
 PARENT = """
     import os, sys, time
-    import draftmill.measurement.server as module
+    import draftmill.measurement.servers.server as module
     from tests.support.mock_server import Misbehaviour, mock_provider, mock_settings
     if "--unbound" in sys.argv:
         variables = lambda extra: [f"{name}={value}" for name, value in extra.items()]

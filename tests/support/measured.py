@@ -63,7 +63,14 @@ def ran(arm: Arm | str, **changes: Any) -> Ran:
         "devices": ("CPU: Intel Xeon Processor",),
         "nodes": (),
         "variant": "SSE3 AVX AVX2 F16C FMA",
-        "arguments": ("python", "-m", "draftmill.measurement.xllamacpp_server", "-m", "target model.gguf", *draft),
+        "arguments": (
+            "python",
+            "-m",
+            "draftmill.measurement.servers.xllamacpp_server",
+            "-m",
+            "target model.gguf",
+            *draft,
+        ),
         "environment": {"OMP_NUM_THREADS": "2"},
     }
     return Ran(**(members | changes))

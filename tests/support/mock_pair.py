@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from gguf import GGUFWriter
 
-from draftmill.measurement.devices import CPU
-from draftmill.measurement.flags import Drafting, Settings
+from draftmill.measurement.device.profiles import CPU
 from draftmill.measurement.plan import Plan
 from draftmill.measurement.prompts import Prompt
+from draftmill.measurement.servers.flags import Drafting, Settings
 from tests.support.mock_server import Misbehaviour, mock_provider
 
 PROMPTS = (

@@ -17,8 +17,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from draftmill.measurement.flags import Drafting, Settings
-from draftmill.measurement.providers import Provider
+from draftmill.measurement.servers.flags import Drafting, Settings
+from draftmill.measurement.servers.providers import Provider
 
 HELP = """----- common params -----
 

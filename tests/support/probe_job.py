@@ -10,8 +10,8 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 
-from draftmill.measurement.device_lock import device_lock
-from draftmill.measurement.devices import CPU
+from draftmill.measurement.device.lock import device_lock
+from draftmill.measurement.device.profiles import CPU
 from draftmill.outcome import Refusal, Refused
 from jobs.contract import Job, Result, main
 

@@ -28,7 +28,7 @@ from typing import TypeVar
 import pytest
 
 from draftmill.digest import sha256_file
-from draftmill.measurement.providers import Provider, llama_server
+from draftmill.measurement.servers.providers import Provider, llama_server
 from draftmill.outcome import Unavailable
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from draftmill.kernel_lock import FOR_ANYBODY, hold
-from draftmill.measurement.devices import Device
+from draftmill.measurement.device.profiles import Device
 from draftmill.outcome import BadConfiguration
 from draftmill.progress import Progress, silent
 

@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from draftmill.kernel_lock import held_by
-from draftmill.measurement.device_lock import lock_path
-from draftmill.measurement.device_memory import read_memory
-from draftmill.measurement.devices import UNLIMITED, Device, Node
-from draftmill.measurement.flags import Help, Settings, clean_environment, command_line, read_help
-from draftmill.measurement.launch import launched
-from draftmill.measurement.providers import Provider
+from draftmill.measurement.device.lock import lock_path
+from draftmill.measurement.device.memory import read_memory
+from draftmill.measurement.device.profiles import UNLIMITED, Device, Node
+from draftmill.measurement.servers.flags import Help, Settings, clean_environment, command_line, read_help
+from draftmill.measurement.servers.launch import launched
+from draftmill.measurement.servers.providers import Provider
 from draftmill.outcome import BadConfiguration, Refusal, Refused, Unavailable
 
 _ANSWER_SECONDS = 60

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from draftmill.measurement.devices import CPU, UNLIMITED, Device, find_device, load_devices
-from draftmill.measurement.flags import Drafting, Settings
+from draftmill.measurement.device.profiles import CPU, UNLIMITED, Device, find_device, load_devices
+from draftmill.measurement.servers.flags import Drafting, Settings
 from draftmill.outcome import BadConfiguration, Refused
 from tests.support.inputs import ROOT
 

@@ -11,7 +11,7 @@ import signal
 from dataclasses import dataclass
 from pathlib import Path
 
-from draftmill.measurement.live_process import environment, mapped_code, start_time
+from draftmill.measurement.servers.live_process import environment, mapped_code, start_time
 
 RUN, OWNER, PROGRAM = "DRAFTMILL_RUN", "DRAFTMILL_OWNER", "DRAFTMILL_PROGRAM"
 _GRACE_S = 2.0

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from draftmill.measurement.flags import (
+from draftmill.measurement.servers.flags import (
     Drafting,
     Settings,
     check_environment,

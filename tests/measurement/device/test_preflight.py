@@ -14,9 +14,9 @@ import pytest
 from typer.testing import CliRunner
 
 from draftmill.cli.devices import app
-from draftmill.measurement.device_lock import LOCKS, device_lock
-from draftmill.measurement.devices import CPU, Device
-from draftmill.measurement.preflight import preflight, read_listing
+from draftmill.measurement.device.lock import LOCKS, device_lock
+from draftmill.measurement.device.preflight import preflight, read_listing
+from draftmill.measurement.device.profiles import CPU, Device
 from draftmill.outcome import Refused
 from tests.support.inputs import ROOT
 from tests.support.stock import llama_quantize
@@ -86,8 +86,8 @@ def test_a_node_that_may_be_absent_is_remarked_on(tmp_path: Path) -> None:
 
 AS_ANOTHER_USER = """
 import json, os, sys
-from draftmill.measurement import preflight as module
-from draftmill.measurement.devices import Node
+from draftmill.measurement.device import preflight as module
+from draftmill.measurement.device.profiles import Node
 os.setgroups([4243]); os.setgid(4243); os.setuid(65532)
 found = module.Preflight("bench")
 module._open(Node(path=sys.argv[1]), found)

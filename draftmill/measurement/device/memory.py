@@ -3,7 +3,7 @@
 import time
 from collections.abc import Mapping
 
-from draftmill.measurement.devices import Device
+from draftmill.measurement.device.profiles import Device
 from draftmill.measurement.machine import available_bytes
 from draftmill.outcome import Unavailable
 

@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from draftmill.measurement.client import Client, Metrics, Slot, did_speculate, parse_metrics
-from draftmill.measurement.flags import Drafting, Settings, read_help
-from draftmill.measurement.live_process import Mapped, mapped_code
-from draftmill.measurement.providers import (
+from draftmill.measurement.servers.client import Client, Metrics, Slot, did_speculate, parse_metrics
+from draftmill.measurement.servers.flags import Drafting, Settings, read_help
+from draftmill.measurement.servers.live_process import Mapped, mapped_code
+from draftmill.measurement.servers.providers import (
     Provider,
     llama_server,
     observe,
@@ -25,7 +25,7 @@ from draftmill.measurement.providers import (
     read_variant,
     xllamacpp,
 )
-from draftmill.measurement.server import Server, ServerError
+from draftmill.measurement.servers.server import Server, ServerError
 from draftmill.outcome import BadConfiguration, Refused, Unavailable
 from tests.support.inputs import smollm2_gguf
 from tests.support.mock_server import Misbehaviour, mock_provider, mock_settings
@@ -308,7 +308,7 @@ def test_an_answer_without_end_is_cut_at_the_timeout():
 
 
 def test_an_answer_that_is_too_long_is_not_read_to_its_end(monkeypatch):
-    monkeypatch.setattr("draftmill.measurement.client._MOST_BYTES", 100)
+    monkeypatch.setattr("draftmill.measurement.servers.client._MOST_BYTES", 100)
     assert Client(Scripted(reply(b'{"tokens": []}')).port).tokenize("", add_special=False) == []
     long = reply(json.dumps({"tokens": [1] * 100}).encode())
     with pytest.raises(Unavailable, match="or 100 bytes"):

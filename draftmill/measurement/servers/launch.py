@@ -1,4 +1,4 @@
-"""Becomes the server: `python -m draftmill.measurement.launch PARENT_PID VARIABLES PROGRAM [ARGUMENT ...]`.
+"""Becomes the server: `python -m draftmill.measurement.servers.launch PARENT_PID VARIABLES PROGRAM [ARGUMENT ...]`.
 
 Between the fork and the exec the process binds its life to its parent's. It also gives up gaining privileges, since
 Linux drops the parent-death signal at the exec of a file that brings some. VARIABLES is a JSON object of what is set

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from draftmill.measurement.flags import Drafting, Help, Settings, command_line, read_help
+from draftmill.measurement.servers.flags import Drafting, Help, Settings, command_line, read_help
 
 CURRENT = "llama-server since June 2026 (and xllamacpp), whose flags the mill knows; name yours with --engine"
-_CHILD = "draftmill.measurement.xllamacpp_server"
+_CHILD = "draftmill.measurement.servers.xllamacpp_server"
 _CONTEXT = 4096
 
 
@@ -42,7 +42,7 @@ def find_engine(path: Path | None, library_path: Sequence[Path] = ()) -> Engine:
     if path is None:
         # What serves out of the xllamacpp package takes today's flags, and tells them without the package.
         return Engine(("llama-server",), read_help((sys.executable, "-m", _CHILD), _CHILD, {}), CURRENT)
-    from draftmill.measurement.providers import llama_server
+    from draftmill.measurement.servers.providers import llama_server
 
     provider = llama_server(path, library_path=tuple(library_path))
     help_ = read_help(provider.command, provider.digest(), provider.environment)

@@ -1,4 +1,4 @@
-"""llama-server out of the xllamacpp package: `python -m draftmill.measurement.xllamacpp_server --model M.gguf ...`.
+"""llama-server out of the xllamacpp package: `python -m draftmill.measurement.servers.xllamacpp_server --model M.gguf`.
 
 Takes the flags of a llama-server of after June 2026 that the mill gives, by one name each, and serves llama.cpp's own
 HTTP until SIGTERM. It refuses, as argparse does, what it does not know. Like llama-server it serves without

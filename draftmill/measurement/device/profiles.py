@@ -20,7 +20,7 @@ from pydantic import (
     model_validator,
 )
 
-from draftmill.measurement.providers import Provider, llama_server, xllamacpp
+from draftmill.measurement.servers.providers import Provider, llama_server, xllamacpp
 from draftmill.outcome import BadConfiguration, Refusal, Refused
 from draftmill.settings_file import Place, read_mapping
 

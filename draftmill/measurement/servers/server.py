@@ -12,19 +12,19 @@ from collections.abc import Iterator
 from types import TracebackType
 from typing import Self
 
-from draftmill.measurement.capped_log import CappedLog
-from draftmill.measurement.client import Client
-from draftmill.measurement.flags import Settings, check_environment, clean_environment, command_line, read_help
-from draftmill.measurement.launch import launched
-from draftmill.measurement.leftovers import labels
-from draftmill.measurement.live_process import (
+from draftmill.measurement.servers.capped_log import CappedLog
+from draftmill.measurement.servers.client import Client
+from draftmill.measurement.servers.flags import Settings, check_environment, clean_environment, command_line, read_help
+from draftmill.measurement.servers.launch import launched
+from draftmill.measurement.servers.leftovers import labels
+from draftmill.measurement.servers.live_process import (
     cpu_seconds,
     is_loopback,
     listening_sockets,
     memory_bytes,
     waited_seconds,
 )
-from draftmill.measurement.providers import Provider, What, observe
+from draftmill.measurement.servers.providers import Provider, What, observe
 from draftmill.outcome import BadConfiguration, MillError
 
 _POLL_S = 0.05

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from draftmill.measurement.device_memory import memory_rise, read_memory, settled_memory
-from draftmill.measurement.devices import CPU, Device
+from draftmill.measurement.device.memory import memory_rise, read_memory, settled_memory
+from draftmill.measurement.device.profiles import CPU, Device
 from draftmill.outcome import Unavailable
 
 MIB = 1 << 20

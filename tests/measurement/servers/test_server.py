@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from draftmill.measurement.client import did_speculate
-from draftmill.measurement.leftovers import OWNER, PROGRAM, RUN, Leftover, labels, reap
-from draftmill.measurement.live_process import is_loopback, start_time
-from draftmill.measurement.server import Server, ServerError
+from draftmill.measurement.servers.client import did_speculate
+from draftmill.measurement.servers.leftovers import OWNER, PROGRAM, RUN, Leftover, labels, reap
+from draftmill.measurement.servers.live_process import is_loopback, start_time
+from draftmill.measurement.servers.server import Server, ServerError
 from draftmill.outcome import MillError
 from flows.images import JOBS
 from tests.support import mock_server
@@ -23,7 +23,7 @@ from tests.support.engine import engine
 from tests.support.killed_parent import kill_parent
 from tests.support.mock_server import Misbehaviour, expected_tokens, mock_provider, mock_settings
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 
 
 def mock(misbehaviour: Misbehaviour = Misbehaviour(), *, draft: bool = True, **options: float) -> Server:
@@ -130,7 +130,16 @@ def test_whatever_signal_ends_the_parent_ends_the_server_in_a_container():
 
 def test_a_child_whose_parent_died_before_it_could_ask_ends_itself():
     # The parent that it is told of is not the one it has.
-    launch = [sys.executable, "-m", "draftmill.measurement.launch", "1", "{}", sys.executable, "-c", "print('alive')"]
+    launch = [
+        sys.executable,
+        "-m",
+        "draftmill.measurement.servers.launch",
+        "1",
+        "{}",
+        sys.executable,
+        "-c",
+        "print('alive')",
+    ]
     done = subprocess.run(launch, capture_output=True, check=False, cwd=ROOT)
     assert (done.returncode, done.stdout) == (1, b"")
 

@@ -11,7 +11,7 @@ from importlib.metadata import version
 from pathlib import Path
 from types import MappingProxyType
 
-from draftmill.measurement.live_process import (
+from draftmill.measurement.servers.live_process import (
     Mapped,
     arguments,
     environment,
@@ -22,7 +22,7 @@ from draftmill.measurement.live_process import (
 from draftmill.outcome import BadConfiguration, Unavailable
 
 _PACKAGE = "xllamacpp"
-_CHILD = "draftmill.measurement.xllamacpp_server"
+_CHILD = "draftmill.measurement.servers.xllamacpp_server"
 # Variables that choose devices, kernels or thread counts: they belong to what was measured.
 _TELLING = ("GGML_", "OMP_", "GOMP_", "KMP_", "LD_", "HIP_", "HSA_", "ROCR_", "CUDA_", "VK_", "MESA_", "ONEAPI_", "ZE_")
 _USED = re.compile(r"using device (?P<name>.+?)(?: - \d+ MiB free)?$")

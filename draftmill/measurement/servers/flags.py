@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from draftmill.measurement.launch import launched
+from draftmill.measurement.servers.launch import launched
 from draftmill.outcome import BadConfiguration, Refusal, Refused
 
 _OPTION = re.compile(r" {0,2}(?P<names>-{1,2}[A-Za-z][\w-]*(?:, +-{1,2}[A-Za-z][\w-]*)*)(?P<rest>.*)")

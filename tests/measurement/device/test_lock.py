@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from draftmill.measurement.device_lock import LOCKS, device_lock, lock_folder, lock_path
-from draftmill.measurement.devices import CPU
+from draftmill.measurement.device.lock import LOCKS, device_lock, lock_folder, lock_path
+from draftmill.measurement.device.profiles import CPU
 from draftmill.outcome import Temporary
 
 

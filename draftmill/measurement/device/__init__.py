@@ -1,0 +1,1 @@
+"""The devices that are measured on: profiles, one holder at a time, readiness, memory."""

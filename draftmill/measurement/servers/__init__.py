@@ -1,0 +1,1 @@
+"""llama-servers: which there are, how they are told, and how none outlives its block."""
