@@ -7,6 +7,7 @@ import resource
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -55,6 +56,13 @@ def test_a_sparse_container(tmp_path: Path) -> None:
     name, evidence = only(gate(tmp_path / "p"))
     assert name == "files.whole"
     assert "The file is sparse" in evidence
+
+
+def let_in(package: Path) -> None:
+    """Lets every user reach the package: pytest's folders are its user's own."""
+    for folder in (package, *package.parents):
+        if folder.owner() == package.owner() and folder.is_relative_to(tempfile.gettempdir()) and len(folder.parts) > 2:
+            folder.chmod(0o755)
 
 
 @pytest.mark.parametrize("file", ["config.json", "model.q4nx", "MANIFEST.sha256"])
@@ -156,7 +164,9 @@ def test_a_container_that_grows_while_it_is_read(package: Path) -> None:
     assert result.verdict == Verdict.NO_VERDICT
     name, evidence = only(result)
     assert name == "files.settled"
-    assert "grew from 1382856 to 1382860 bytes while it was read: wait until its writer is done" in evidence
+    now = (package / "model.q4nx").stat().st_size
+    assert now > 1382856
+    assert f"grew from 1382856 to {now} bytes while it was read: wait until its writer is done" in evidence
 
 
 def test_a_container_that_is_replaced_while_it_is_read(package: Path) -> None:
@@ -202,8 +212,7 @@ print(json.dumps([result.verdict, [c.evidence for c in result.checks if c.outcom
 
 @pytest.mark.parametrize("file", ["config.json", "model.q4nx", "MANIFEST.sha256"])
 def test_a_read_protected_file_gives_no_verdict(package: Path, file: str) -> None:
-    for folder in (package, package.parent, package.parent.parent, package.parent.parent.parent):
-        folder.chmod(0o755)
+    let_in(package)
     (package / file).chmod(0)
     done = subprocess.run([sys.executable, "-c", PROGRAM, str(package)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -215,8 +224,7 @@ def test_a_read_protected_file_gives_no_verdict(package: Path, file: str) -> Non
 @pytest.mark.parametrize("mode", [0o000, 0o644, 0o311])
 @pytest.mark.parametrize("place", ["package", "parent"])
 def test_a_folder_that_cannot_be_entered_gives_no_verdict(package: Path, mode: int, place: str) -> None:
-    for folder in (package, package.parent, package.parent.parent, package.parent.parent.parent):
-        folder.chmod(0o755)
+    let_in(package)
     (package / "model.q4nx").rename(package / "draft.q4nx")  # so that the folder has to be listed
     closed = package if place == "package" else package.parent
     closed.chmod(mode)
