@@ -75,7 +75,9 @@ class PlainStatistics:
         stored = data.view(self._stored)
         first = offset // self.width
         if self.all_zero:
-            self.all_zero = not (stored if self.dtype == "F32" else stored & 0x7FFF).any()
+            # As bits: a comparison of signalling NaNs would warn.
+            bits = stored.view(np.uint32) & 0x7FFFFFFF if self.dtype == "F32" else stored & 0x7FFF
+            self.all_zero = not bits.any()
         if self.dtype == "F32" or not all_below(stored, BF16_LARGEST_WEIGHT):
             self._look_closer(first, stored)
         if first < len(self.head):

@@ -13,7 +13,7 @@ import numpy as np
 from draftmill.outcome import Refusal, Refused
 from draftmill.q4nx import q4_1, q4_k, q8
 from draftmill.q4nx.header import Entry
-from draftmill.q4nx.tiles import COLUMNS, ROWS, TileCodec, bf16_plane
+from draftmill.q4nx.tiles import COLUMNS, ROWS, TileCodec
 
 PACKED = "I8"
 SUBTRACTIVE = "Q4NX"
@@ -170,7 +170,8 @@ def foreign_content(encoding: Encoding, data: np.ndarray, where: str) -> Refusal
     twice = encoding.columns <= COLUMNS // 2 and bool((chunks[:, :256] == chunks[:, 256:512]).all())
     if twice and not chunks[:, 4608:].any():
         return Refusal("q4nx.legacy_q8_in_q4_frame", where, "scales stored twice", "q4_1", _Q8_IN_Q4)
-    if not any(bf16_plane(part, 512, 1024).any() for part in np.array_split(chunks, max(1, len(chunks) // 1024))):
+    minimums = (part[:, 512:1024].view("<u2") & 0x7FFF for part in np.array_split(chunks, max(1, len(chunks) // 1024)))
+    if not any(bits.any() for bits in minimums):
         return Refusal(
             "q4nx.legacy_signed",
             where,
