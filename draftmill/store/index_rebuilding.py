@@ -162,7 +162,7 @@ def row_of(
 def route_of(manifest: Manifest) -> str:
     if manifest.kind == "package":
         return "gate"
-    return "gguf + borrowed tokenizer" if manifest.donor else "gguf"
+    return "gguf_borrowed" if manifest.donor else "gguf"
 
 
 def _of_model(evidence: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
