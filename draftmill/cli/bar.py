@@ -13,7 +13,7 @@ from draftmill.reports.visible import visible
 
 @contextmanager
 def progress_bar(*, count_bytes: bool = True) -> Iterator[Progress]:
-    console = Console(stderr=True)
+    console = Console(emoji=False, stderr=True)
     amount: ProgressColumn = DownloadColumn() if count_bytes else MofNCompleteColumn()
     columns = (TextColumn("{task.description}", markup=False), BarColumn(), amount, TimeRemainingColumn())
     with Bar(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:

@@ -45,7 +45,7 @@ def list_devices(config: Config = None, as_json: AsJson = False) -> None:
         table.add_row(*(plain(cell) for cell in (device.name, nodes, _engine(device))))
         if holder := held_by(lock_path(device)):
             table.add_row("", "", f"[yellow]held by {plain(holder)}[/yellow]")
-    Console(soft_wrap=True).print(table)
+    Console(emoji=False, soft_wrap=True).print(table)
 
 
 @app.command()
@@ -69,7 +69,7 @@ def _engine(device: Device) -> str:
 
 
 def _show(found: Preflight) -> None:
-    console = Console(soft_wrap=True)
+    console = Console(emoji=False, soft_wrap=True)
     for label, text in _rows(found.facts):
         console.print(f"{label:<9}{plain(text)}")
     for remark in found.remarks:

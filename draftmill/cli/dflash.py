@@ -107,7 +107,7 @@ def _named_endings() -> Iterator[None]:
 
 def _draw(packed: Packed) -> None:
     # Rows may be wider than the terminal: a cut name or figure helps nobody.
-    console = Console(soft_wrap=True, width=max(Console().width, WIDTH))
+    console = Console(emoji=False, soft_wrap=True, width=max(Console().width, WIDTH))
     table = Table(box=None, header_style="bold")
     for heading in ("tensor", "shape", "stored as", "cosine", "rel. RMS", "largest"):
         table.add_column(heading, no_wrap=True)

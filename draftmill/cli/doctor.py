@@ -152,7 +152,7 @@ def doctor(as_json: bool = typer.Option(False, "--json", help="JSON on standard 
     if as_json:
         typer.echo(json.dumps([asdict(finding) for finding in findings], indent=1))
     else:
-        console = Console(soft_wrap=True)
+        console = Console(emoji=False, soft_wrap=True)
         for finding in findings:
             mark = f"[{COLOURS[finding.state]}]{finding.state:<8}[/]"
             console.print(f"{mark} {finding.part:<8} {plain(finding.what)}")

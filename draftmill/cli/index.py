@@ -43,5 +43,7 @@ def index(
             print_json({"rows": rows, "entries": entries, "problems": list(built.problems)})
         else:
             remark(built.problems)
-            Console(soft_wrap=True).print(f"{plain(found.where('index.json'))}: {rows} rows of {entries} drafters")
+            Console(emoji=False, soft_wrap=True).print(
+                f"{plain(found.where('index.json'))}: {rows} rows of {entries} drafters"
+            )
         raise typer.Exit(REFUSED_OR_FAILED if built.problems else 0)

@@ -57,7 +57,7 @@ def list_(
                 }
             )
         elif rows:
-            Console().print(_table(rows))
+            Console(emoji=False).print(_table(rows))
 
 
 def _remarks(listing: "Listing", rows: "tuple[Row, ...]", fresh: bool) -> list[str]:

@@ -30,12 +30,14 @@ VERBS = "draftmill.verbs"
 
 def report(error: MillError) -> None:
     """One error, or every finding of a refusal, on standard error."""
-    console = Console(stderr=True, soft_wrap=True)
+    console = Console(emoji=False, stderr=True, soft_wrap=True)
     if isinstance(error, Refused):
         for refusal in error.refusals:
             tell(console, "refused", refusal.as_json())
     else:
-        console.print(f"[red]failed[/red] {plain(error.code)}: {plain(str(error))}")
+        # A line that a stranger's text brings stays an indented one.
+        lines = "\n  ".join(plain(line) for line in str(error).split("\n"))
+        console.print(f"[red]failed[/red] {plain(error.code)}: {lines}")
 
 
 class Verbs(TyperGroup):

@@ -2,6 +2,8 @@
 
 import json
 import os
+import signal
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -108,6 +110,7 @@ def speed(
     Ends with 0 for faster, slower or no difference, 3 for no verdict, 1 where the draft was never used, changed the
     text, or something broke.
     """
+    _check_gates(n_min, n_max)
     with _said(as_json):
         asked = _request(
             device, devices, engine, library_path, prompts, kind, quick,
@@ -150,6 +153,7 @@ def acceptance(
     runner: Runner = "process",
 ) -> None:
     """How many of the draft's tokens the target accepts, by one of two routes whose figures never mix."""
+    _check_gates(n_min, n_max)
     if route == "token-exact" and (n_min or p_min):
         raise typer.BadParameter("gates (--n-min, --p-min) belong to --route counters: token-exact offers every draft")
     with _said(as_json):
@@ -186,6 +190,11 @@ def compare(
 
     for path, sentence in zip((one, other), compare_records(_load(one), _load(other), by), strict=True):
         typer.echo(f"{path}: {sentence}")
+
+
+def _check_gates(n_min: int, n_max: int) -> None:
+    if n_min > n_max:
+        raise typer.BadParameter(f"{n_min} is above --n-max {n_max}: nothing would be drafted", param_hint="--n-min")
 
 
 def _request(
@@ -266,17 +275,34 @@ def _measure(
     else:
         with (
             progress_bar(count_bytes=False) as progress,
+            _ended_by_signals(),
             device_lock(asked.device, run=asked.run, wait_s=wait, progress=progress),
         ):
             preflight(asked.device).check()
             record = perform(asked, target, draft, progress)
+    # What was measured is told even where it cannot be written.
+    code = _finish(record, as_json)
     if report:
         _write(report, record)
-    code = _finish(record, as_json)
     if not as_json:
         for name, place in places.items():
             typer.echo(f"{name}: {place}")
     raise typer.Exit(code)
+
+
+@contextmanager
+def _ended_by_signals() -> Iterator[None]:
+    """SIGTERM and SIGHUP leave the block as an exception does: its servers are ended with all that they started."""
+
+    def end(number: int, _frame: object) -> None:
+        sys.exit(128 + number)
+
+    before = {number: signal.signal(number, end) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _pipeline() -> Callable[..., Any]:
@@ -311,7 +337,7 @@ def _finish(record: Any, as_json: bool) -> int:
     if as_json:
         typer.echo(report_json(record))
     else:
-        show_table(record, Console())
+        show_table(record, Console(emoji=False))
     if not isinstance(record, Speed):
         return EXITS.get(acceptance_result(record).word, PASS)
     result = speed_result(record)
@@ -335,7 +361,15 @@ def _write(place: Path, record: Any) -> None:
     from draftmill.reports.measurement_files import write_report
 
     _ready(place)
-    write_report(place, record)
+    try:
+        write_report(place, record)
+    except OSError as error:
+        raise InputOutput(
+            f"the report could not be written into {place} ({error.strerror or error}): look at the disk, or name "
+            "another folder.",
+            code="cli.report",
+            where=str(place),
+        ) from error
 
 
 @contextmanager

@@ -88,7 +88,7 @@ def pull(
 
 
 def _draw(pulled: "Pulled", place: str, server: "Engine", lines: list[tuple[str, str, str]]) -> None:
-    console = Console(soft_wrap=True)
+    console = Console(emoji=False, soft_wrap=True)
     manifest = pulled.manifest
     kept = f", {pulled.kept:,} were there" if pulled.kept else ""
     console.print(
@@ -178,7 +178,7 @@ def verify(
 
 
 def _draw_verdict(found: Any, verdict: str) -> None:
-    console = Console(soft_wrap=True)
+    console = Console(emoji=False, soft_wrap=True)
     for refusal in found.findings:
         tell(console, "refused", refusal.as_json())
     absent = f"; not asked for: {', '.join(file.path for file in found.not_expected)}" if found.not_expected else ""
@@ -190,7 +190,9 @@ def _no_verdict(error: MillError, as_json: bool) -> None:
     if as_json:
         print_json({"verdict": "no verdict", "code": error.code, "error": str(error), "refusals": []})
     else:
-        Console(stderr=True, soft_wrap=True).print(f"[yellow]no verdict[/] {plain(error.code)}: {plain(str(error))}")
+        Console(emoji=False, stderr=True, soft_wrap=True).print(
+            f"[yellow]no verdict[/] {plain(error.code)}: {plain(str(error))}"
+        )
 
 
 def url(

@@ -58,6 +58,6 @@ def print_json(value: Any) -> None:
 
 def remark(sentences: Iterable[str]) -> None:
     """On standard error: about what is printed, and no part of it."""
-    console = Console(stderr=True, soft_wrap=True)
+    console = Console(emoji=False, stderr=True, soft_wrap=True)
     for sentence in sentences:
         console.print(f"[yellow]remark[/] {plain(sentence)}")

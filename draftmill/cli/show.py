@@ -52,7 +52,7 @@ def show(
                 }
             )
         else:
-            _draw(shown, Console(soft_wrap=True))
+            _draw(shown, Console(emoji=False, soft_wrap=True))
 
 
 def _draw(shown: "Shown", console: Console) -> None:

@@ -59,7 +59,7 @@ def check(
 
 
 def _draw(found: Probe) -> None:
-    console = Console()
+    console = Console(emoji=False)
     table = Table(
         "check", "result", "what the store did", title=plain(f"{found.store}  ({found.server})"), title_justify="left"
     )
@@ -78,4 +78,4 @@ def _tell(error: MillError, as_json: bool) -> None:
         outcome = "refused" if isinstance(error, Refused) else "failed"
         typer.echo(json.dumps({"verdict": outcome, "code": error.code, "error": str(error)}))
     else:
-        Console(stderr=True).print(plain(str(error)), style="red")
+        Console(emoji=False, stderr=True).print(plain(str(error)), style="red")

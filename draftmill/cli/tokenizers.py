@@ -83,7 +83,7 @@ def compared(target: Path, draft: Path) -> dict[str, Any]:
 
 
 def show(value: dict[str, Any]) -> None:
-    console = Console()
+    console = Console(emoji=False)
     table = Table(box=None, pad_edge=False, header_style="bold")
     for heading in ("", "target", "draft", ""):
         table.add_column(heading)

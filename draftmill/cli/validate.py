@@ -191,7 +191,7 @@ def _ending(error: MillError) -> dict[str, Any]:
 
 def show(gate: dict[str, Any], package: str) -> None:
     """The checks as a table, then the reasons and the remarks in full, then the verdict."""
-    console = Console()
+    console = Console(emoji=False)
     table = Table("check", "verdict", "evidence", title=plain(package), title_justify="left")
     for check in gate["checks"]:
         if check["verdict"] in ("not applicable", "not run"):
@@ -228,7 +228,7 @@ def _selftest(as_json: bool) -> int:
     if as_json:
         typer.echo(json.dumps(result.as_json()))
         return PASS if result.passed else REFUSED
-    console = Console()
+    console = Console(emoji=False)
     table = Table("check", "spoiled package", "of", "verdict", "caught by", title="self-test", title_justify="left")
     for row in result.rows:
         caught = "[green]only it[/]" if row.sound else f"[red]{', '.join(row.caught) or 'nothing'}[/]"

@@ -4,9 +4,9 @@
 """
 
 from collections.abc import Sequence
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from draftmill.outcome import Refusal, Refused
 from draftmill.speculation.regime import Count, Name, Record, Regime, Sha256
@@ -162,6 +162,13 @@ class Speed(Measured):
     samples: tuple[Sample, ...]
     divergences: tuple[Divergence, ...]
     silence: Silence | None
+
+    @model_validator(mode="after")
+    def _is_of_one_regime(self) -> Self:
+        counted = tuple(sample.counters for sample in self.samples if sample.pair is not None and sample.counters)
+        if counted:
+            Acceptance(regime=self.regime, answers=counted)
+        return self
 
 
 class Accepted(Measured):

@@ -2,9 +2,9 @@
 
 import os
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from draftmill.gguf.header import read_header
 from draftmill.measurement.acceptance import measure_by_counters, measure_token_exact
@@ -55,6 +55,12 @@ class MeasurementRequest(Record):
     together: bool | None = None
     block: Count = 8
     near_tie: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 0.1
+
+    @model_validator(mode="after")
+    def _is_possible(self) -> Self:
+        if self.n_min > self.n_max:
+            raise ValueError(f"n_min {self.n_min} is above n_max {self.n_max}: nothing would be drafted")
+        return self
 
 
 def perform(request: MeasurementRequest, target: Path, draft: Path, progress: Progress = silent) -> Speed | Accepted:

@@ -99,7 +99,8 @@ def remarks(samples: Sequence[Sample]) -> list[str]:
             f"{len(loops)} of {len(texts)} answers repeat themselves ({', '.join(loops[:5])}): acceptance and speed of "
             "a loop are not those of text"
         )
-    short = sorted(prompt for prompt, tokens in texts.items() if len(tokens) < _SHORTEST_LOOP)
+    ended = {sample.prompt for sample in samples if sample.stop != "budget"}
+    short = sorted(prompt for prompt in ended if len(texts[prompt]) < _SHORTEST_LOOP)
     if short:
         found.append(f"{len(short)} of {len(texts)} answers end after fewer than {_SHORTEST_LOOP} tokens")
     if uncounted := [

@@ -196,7 +196,9 @@ def _cpu_ratio(pairs: Sequence[Pair]) -> float | None:
 
 
 def _sentence(request: Verdict, lossless: Lossless, waiting: float | None) -> str:
-    at = f"{request.ratio:.3f}x [{request.interval.low:.3f}, {request.interval.high:.3f}] over {request.pairs} pairs"
+    few = request.reason == "too few pairs"
+    interval = "" if few else f" [{request.interval.low:.3f}, {request.interval.high:.3f}]"
+    at = f"{request.ratio:.3f}x{interval} over {request.pairs} pair{'s' if request.pairs > 1 else ''}"
     if request.word != "no verdict":
         return f"{request.word}, {lossless}: {at}"
     why = {

@@ -24,6 +24,10 @@ _SAID = {
     D.BETWEEN_ROUNDS: "rounds that accepted some, not all / rounds with a draft",
     D.BIMODALITY: "(zero + full) / rounds with a draft: 1 is all or nothing",
 }
+BY_COUNTERS = (
+    "An engine drafts no further than the budget, so that nothing of the last round is cut: untruncated is a lower "
+    "bound. The first token, which the prompt's own pass gave, counts into the budget and into no round."
+)
 _PER_ROUND = {D.ACCEPTED_PER_ROUND, D.TOKENS_UNTRUNCATED, D.TOKENS_BUDGET}
 _OF_THE_LIST = {D.ACCEPTED_PER_TESTED, D.ZERO_ROUNDS, D.FULL_ROUNDS, D.BETWEEN_ROUNDS, D.BIMODALITY}
 NO_LIST = (
@@ -94,7 +98,7 @@ def acceptance(figures: Figures, answers: Sequence[Trace | Counters]) -> Section
     if traces and figures.histogram is not None:
         blocks += [accepted_plot(figures.histogram), rounds_plot(traces)]
     else:
-        blocks.append(Text(NO_LIST))
+        blocks += [Text(BY_COUNTERS), Text(NO_LIST)]
     return Section("Acceptance", tuple(blocks))
 
 

@@ -165,6 +165,7 @@ def reproduce(record: Speed | Accepted) -> Section:
     facts += [(arm, Verbatim(shlex.join(each.arguments))) for arm, each in record.ran.items()]
     note = (
         "The command, and the command line of each server as its process showed it. Compare files by SHA-256, prompts "
-        "by their digest in the regime, and figures by ratios only: tokens per second of two runs do not compare."
+        "by their digest in the regime, and figures by ratios only: tokens per second of two runs do not compare. The "
+        "prompts are not in the command: give those named under Prompts by --prompts, --kind or --quick."
     )
     return Section("How to reproduce", (Text(note), Facts(tuple(facts))))

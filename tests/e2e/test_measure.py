@@ -174,6 +174,20 @@ def test_a_wrong_engine_path_is_usage(command):
     assert "no/such/server" in err
 
 
+def test_gates_that_draft_nothing_are_usage(command):
+    code, _, err = command.run("speed", *small(), "--n-min", "9")
+    assert code == 2
+    assert "--n-min" in err
+
+
+def test_a_result_is_told_even_where_its_report_cannot_be_written(command, tmp_path):
+    (tmp_path / "r" / "report.json").mkdir(parents=True)
+    code, out, err = command.run("acceptance", *small(), "--budget", "8", "--report", str(tmp_path / "r"))
+    assert code == 1
+    assert "tokens/round" in out
+    assert str(tmp_path / "r") in err
+
+
 def test_tokens_per_second_of_two_runs_do_not_compare(command, tmp_path):
     command.run("acceptance", *small(), "--budget", "8", "--report", str(tmp_path / "r"))
     report = str(tmp_path / "r" / "report.json")

@@ -55,6 +55,7 @@ def test_a_job_writes_the_report_and_states_the_result(tmp_path):
     ("change", "told"),
     [
         ({"budget": 2}, "budget"),
+        ({"n_min": 3}, "above n_max"),
         ({"prompts": []}, "prompts"),
         ({"unknown": 1}, "unknown"),
         ({"what": "speed"}, "asks for speed"),

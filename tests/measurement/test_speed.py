@@ -1,5 +1,6 @@
 """Every way a speed measurement can end, against a server that misbehaves on demand."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -222,3 +223,16 @@ def test_the_report_gives_the_record_back_and_figures_are_computed_anew(tmp_path
     record = measured(tmp_path, FAST, pairs=6)
     raw = report_json(record)
     assert load(raw.encode()) == record
+
+
+def test_a_report_whose_regime_is_not_that_of_its_samples_is_refused(tmp_path):
+    record = measured(tmp_path, FAST, pairs=2)
+    forged = json.loads(report_json(record))
+    forged["record"]["regime"]["budget"] = 99
+    with pytest.raises(Refused) as error:
+        load(json.dumps(forged).encode())
+    assert error.value.code == "measurement.report_invalid"
+
+
+def test_an_answer_that_ran_into_a_small_budget_is_not_remarked_on(tmp_path):
+    assert measured(tmp_path, FAST, pairs=1, budget=8).remarks == ()

@@ -16,8 +16,7 @@ from draftmill.kernel_lock import held_by
 from draftmill.measurement.device.lock import lock_path
 from draftmill.measurement.device.memory import read_memory
 from draftmill.measurement.device.profiles import UNLIMITED, Device, Node
-from draftmill.measurement.servers.flags import Help, Settings, clean_environment, command_line, read_help
-from draftmill.measurement.servers.launch import launched
+from draftmill.measurement.servers.flags import Help, Settings, asked, command_line, read_help
 from draftmill.measurement.servers.providers import Provider
 from draftmill.outcome import BadConfiguration, Refusal, Refused, Unavailable
 
@@ -220,18 +219,11 @@ def _ask(provider: Provider, help_: Help, flag: str) -> str | None:
     if not help_.has(flag):
         return None
     try:
-        done = subprocess.run(
-            launched([*provider.command, flag], provider.environment),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            env=clean_environment(os.environ),
-            timeout=_ANSWER_SECONDS,
-            check=False,
-        )
+        done = asked([*provider.command, flag], provider.environment, _ANSWER_SECONDS)
     except (OSError, subprocess.TimeoutExpired):
         return None
-    return done.stdout.decode(errors="replace").strip()[:_ANSWER_CHARACTERS] if done.returncode == 0 else None
+    said = (done.stdout + done.stderr).decode(errors="replace").strip()
+    return said[:_ANSWER_CHARACTERS] if done.returncode == 0 else None
 
 
 def read_listing(text: str) -> dict[str, str]:

@@ -6,10 +6,12 @@ The names of the draft flags had four eras (ggml-org/llama.cpp pull requests): u
 spec type; from #23988 no speculation without it. Defaults changed meanwhile, so that every draft flag is always given.
 """
 
+import contextlib
 import os
 import re
+import signal
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -138,14 +140,7 @@ def read_help(command: tuple[str, ...], digest: str, extra: Mapping[str, str]) -
         return _read[digest, command]
     where = command[-1]
     try:
-        done = subprocess.run(
-            launched([*command, "--help"], extra),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            env=clean_environment(os.environ),
-            timeout=_HELP_SECONDS,
-            check=False,
-        )
+        done = asked([*command, "--help"], extra, _HELP_SECONDS)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise BadConfiguration(
             f"{where} --help cannot be run ({error}); name a llama-server that starts on this machine.",
@@ -163,6 +158,25 @@ def read_help(command: tuple[str, ...], digest: str, extra: Mapping[str, str]) -
         )
     _read[digest, command] = found
     return found
+
+
+def asked(command: Sequence[str], extra: Mapping[str, str], seconds: float) -> subprocess.CompletedProcess[bytes]:
+    """What the command answers. Raises TimeoutExpired, after which nothing that it started is left, and OSError."""
+    process = subprocess.Popen(
+        launched(command, extra),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=clean_environment(os.environ),
+        process_group=0,
+    )
+    try:
+        out, err = process.communicate(timeout=seconds)
+        return subprocess.CompletedProcess(command, process.returncode, out, err)
+    finally:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
 
 
 def clean_environment(environment: Mapping[str, str]) -> dict[str, str]:

@@ -22,6 +22,7 @@ from draftmill.measurement.servers.live_process import (
 from draftmill.outcome import BadConfiguration, Unavailable
 
 _PACKAGE = "xllamacpp"
+_ELF = b"\x7fELF"
 _CHILD = "draftmill.measurement.servers.xllamacpp_server"
 # Variables that choose devices, kernels or thread counts: they belong to what was measured.
 _TELLING = ("GGML_", "OMP_", "GOMP_", "KMP_", "LD_", "HIP_", "HSA_", "ROCR_", "CUDA_", "VK_", "MESA_", "ONEAPI_", "ZE_")
@@ -109,6 +110,19 @@ def llama_server(
     joined = os.pathsep.join(str(folder) for folder in library_path)
     libraries = {"LD_LIBRARY_PATH": joined} if joined else {}
     return Provider("llama-server", program, (*prefix, str(program)), libraries | dict(extra_environment))
+
+
+def check_program(provider: Provider) -> None:
+    """Raises BadConfiguration for a script: what it starts may outlive it, and is not what was named."""
+    with provider.program.open("rb") as file:
+        head = file.read(len(_ELF))
+    if head != _ELF:
+        raise BadConfiguration(
+            f"{provider.program} is no program but a script or another kind of file: name the llama-server itself, "
+            "with its library path; what has to start it, such as a loader, is the prefix of a device's engine.",
+            code="providers.script",
+            where=str(provider.program),
+        )
 
 
 def observe(provider: Provider, pid: int, build_info: str, log: str) -> What:

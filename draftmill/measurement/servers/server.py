@@ -24,7 +24,7 @@ from draftmill.measurement.servers.live_process import (
     memory_bytes,
     waited_seconds,
 )
-from draftmill.measurement.servers.providers import Provider, What, observe
+from draftmill.measurement.servers.providers import Provider, What, check_program, observe
 from draftmill.outcome import BadConfiguration, MillError
 
 _POLL_S = 0.05
@@ -87,6 +87,7 @@ class Server:
         if sys.platform != "linux":
             raise BadConfiguration("Measuring needs Linux: only it ends a server with its parent.", code="server.linux")
         provider = self._provider
+        check_program(provider)
         check_environment(provider.environment)
         help_ = read_help(provider.command, provider.digest(), provider.environment)
         flags = command_line(help_, self._settings)

@@ -1,5 +1,6 @@
 """A server is there inside its block and nowhere else, whatever ends its parent and whatever it does itself."""
 
+import contextlib
 import json
 import os
 import signal
@@ -13,10 +14,12 @@ from pathlib import Path
 import pytest
 
 from draftmill.measurement.servers.client import did_speculate
+from draftmill.measurement.servers.flags import asked
 from draftmill.measurement.servers.leftovers import OWNER, PROGRAM, RUN, Leftover, labels, reap
 from draftmill.measurement.servers.live_process import is_loopback, start_time
+from draftmill.measurement.servers.providers import llama_server
 from draftmill.measurement.servers.server import Server, ServerError
-from draftmill.outcome import MillError
+from draftmill.outcome import BadConfiguration, MillError
 from flows.images import JOBS
 from tests.support import mock_server
 from tests.support.engine import engine
@@ -353,3 +356,30 @@ def test_the_mock_takes_the_time_it_is_asked_to():
         samples = [server.client.completion("a", 8, seed=1) for _ in range(3)]
     assert [round(sample.timings.predicted_ms, 3) for sample in samples] == [84.0, 30.8, 33.6]
     assert all(sample.wall_s * 1000 >= sample.timings.predicted_ms for sample in samples)
+
+
+def test_a_script_is_turned_away_since_what_it_starts_may_stay(tmp_path):
+    script = tmp_path / "llama-server"
+    script.write_text(f"#!/bin/sh\n{sys.executable} -c 'import time; time.sleep(60)'\n")
+    script.chmod(0o755)
+    with pytest.raises(BadConfiguration) as error, Server(llama_server(script), mock_settings(), run="test"):
+        pass
+    assert error.value.code == "providers.script"
+    assert str(script) in str(error.value)
+
+
+def test_a_question_that_is_not_answered_leaves_nothing_behind(tmp_path):
+    mark = f"left-{os.getpid()}-{time.monotonic_ns()}"
+    program = f"import subprocess, time; subprocess.Popen(['sleep', '300'], env={{'MARK': '{mark}'}}); time.sleep(300)"
+    with pytest.raises(subprocess.TimeoutExpired):
+        asked([sys.executable, "-c", program], {}, 2)
+
+    def left() -> list[str]:
+        found = []
+        for name in filter(str.isdigit, os.listdir("/proc")):
+            with contextlib.suppress(OSError):
+                if mark in Path(f"/proc/{name}/environ").read_text(errors="replace"):
+                    found.append(name)
+        return found
+
+    assert wait_until(lambda: not left()), left()
