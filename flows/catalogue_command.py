@@ -63,7 +63,7 @@ def discover(
     if as_json:
         typer.echo(json.dumps([asdict(proposal) for proposal in found], indent=1))
         return
-    console = Console(soft_wrap=True, highlight=False)
+    console = Console(emoji=False, soft_wrap=True, highlight=False)
     for proposal in found:
         console.print(f"[bold]{proposal.kind}[/bold] {escape(proposal.repo)}: {escape(proposal.sentence)}")
     rows = [proposal.row for proposal in found if proposal.row]
@@ -98,7 +98,7 @@ def plan(
     if as_json:
         typer.echo(json.dumps(plan_json(made), indent=1))
         return
-    console = Console(soft_wrap=True, highlight=False)
+    console = Console(emoji=False, soft_wrap=True, highlight=False)
     table = Table(box=None, pad_edge=False)
     for heading in ("drafter", "family", "route"):
         table.add_column(heading)
@@ -193,7 +193,7 @@ def _run(order: Any, explain: bool) -> Any:
 
 
 def show(summary: Any) -> None:
-    console = Console(soft_wrap=True, highlight=False)
+    console = Console(emoji=False, soft_wrap=True, highlight=False)
     table = Table(box=None, pad_edge=False)
     for heading in ("drafter", "family", "verdict", "result"):
         table.add_column(heading)

@@ -154,7 +154,7 @@ def exit_as(ending: Ending) -> None:
 
 
 def show(ending: Ending) -> None:
-    console = Console(soft_wrap=True)
+    console = Console(emoji=False, soft_wrap=True)
     colour = "red" if ending.kind == "refused" else "green"
     console.print(f"[{colour}]{ending.kind}[/{colour}] {plain(ending.ref)}: {plain(ending.sentence)}")
     for refusal in ending.refusals:

@@ -101,7 +101,7 @@ def shown(explain: bool) -> Iterator[Display]:
     if not (sys.stderr.isatty() or explain):
         yield SILENT
         return
-    with Terminal(Console(stderr=True), explain) as display:
+    with Terminal(Console(emoji=False, stderr=True), explain) as display:
         token = DISPLAY.set(display)
         try:
             yield display

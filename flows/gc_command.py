@@ -56,7 +56,7 @@ def gc(
             )
         )
         return
-    console = Console(soft_wrap=True)
+    console = Console(emoji=False, soft_wrap=True)
     for each in garbage.waste:
         console.print(f"{plain(opened.where(each.key))}  {each.size:,} bytes: {each.why}")
     for name in garbage.leavings:

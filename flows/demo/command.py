@@ -76,7 +76,7 @@ def demo(
     else:
         show(ending)
         if measured:
-            show_measurement(load(measured.report), Console())
+            show_measurement(load(measured.report), Console(emoji=False))
             typer.echo(f"report {measured.places['report.html']}")
     exit_as(ending)
 
