@@ -51,6 +51,10 @@ class Statement:
         after = settled_memory(plan.device, self._before)
         what = next(iter(whats.values()))
         backend = plan.provider.name
+        machine = read_machine()
+        if plan.settings.threads > machine.cores:
+            crowd = f"{plan.settings.threads} threads on {machine.cores} cores: they wait for one another"
+            remarks = (*remarks, crowd)
         return {
             "run": plan.run,
             "started": self._started,
@@ -79,7 +83,7 @@ class Statement:
                 context=plan.settings.context,
                 near_tie=plan.near_tie,
             ),
-            "machine": read_machine(),
+            "machine": machine,
             "memory": Memory(before=self._before, after=after, remarks=memory_rise(self._before, after)),
             "prompts": tuple(Prompted(name=each.name, kind=each.kind, tokens=len(each.tokens)) for each in prompts),
             "ran": {arm: ran(backend, found) for arm, found in whats.items()},

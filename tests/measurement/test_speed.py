@@ -236,3 +236,10 @@ def test_a_report_whose_regime_is_not_that_of_its_samples_is_refused(tmp_path):
 
 def test_an_answer_that_ran_into_a_small_budget_is_not_remarked_on(tmp_path):
     assert measured(tmp_path, FAST, pairs=1, budget=8).remarks == ()
+
+
+def test_more_threads_than_cores_are_remarked_on(tmp_path):
+    plan = mock_plan(tmp_path, FAST)
+    crowded = measure_speed(replace(plan, settings=replace(plan.settings, threads=9999)), 1)
+    assert any(remark.startswith("9999 threads on ") for remark in crowded.remarks)
+    assert not any("threads" in remark for remark in measure_speed(plan, 1).remarks)
