@@ -47,6 +47,12 @@ except MillError as error:
 """
 
 
+@pytest.fixture(autouse=True)
+def _no_server_of_other_tests(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whole runs keep a private server in this process's variables for as long as they go on."""
+    monkeypatch.delenv("DRAFTMILL_PREFECT_PRIVATE", raising=False)
+
+
 class Queue:
     """One device's queue: a Prefect server's address, the name of the lock, the folder of locks."""
 

@@ -308,7 +308,8 @@ runner.run("probe", Path({str(tmp_path)!r}), inputs={{}}, parameters={{"do": "sl
     parent.send_signal(signal.SIGKILL)
     _wait_until(lambda: running() == 0, 2)
     parent.wait()
-    assert len(DockerRunner().swept) >= 1
+    # Whichever runner comes next sweeps: another test's may have been quicker.
+    DockerRunner()
     assert engine.containers.list(all=True, filters={"label": f"draftmill.run={name}"}) == []
 
 

@@ -143,7 +143,8 @@ def weed(folder: Path) -> Iterator[Server]:
     names = ["master", "volume", "filer", "admin", "s3"]
     ports = dict(zip(names, free_ports(len(names), paired=True), strict=True))
     command = [_program("weed"), "mini", f"-dir={folder}", "-ip=127.0.0.1", "-ip.bind=127.0.0.1"]
-    command += ["-admin.ui=false", "-webdav=false", "-s3.port.iceberg=0", "-metricsPort=0", "-master.telemetry=false"]
+    command += ["-admin.ui=false", "-webdav=false", "-s3.port.iceberg=0", "-s3.port.lance=0"]
+    command += ["-metricsPort=0", "-master.telemetry=false"]
     for name, port in ports.items():
         command += [f"-{name}.port={port}", f"-{name}.port.grpc={port + 10000}"]
     environment = {
