@@ -6,15 +6,13 @@ import typer
 from rich.console import Console
 
 from draftmill.cli.bar import progress_bar
+from draftmill.cli.ending import REFUSED_OR_FAILED, ending, print_json
 from draftmill.cli.retrieval import (
     DEFAULT_STORE,
-    REFUSED_OR_FAILED,
     AsJson,
     Credentials,
     Store,
-    ending,
     open_catalogue,
-    print_json,
     remark,
 )
 from draftmill.cli.telling import plain

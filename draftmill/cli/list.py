@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.table import Table
 
 from draftmill.cli.bar import progress_bar
+from draftmill.cli.ending import ending, print_json
 from draftmill.cli.retrieval import (
     COLOURS,
     DEFAULT_STORE,
@@ -15,9 +16,7 @@ from draftmill.cli.retrieval import (
     Credentials,
     Fresh,
     Store,
-    ending,
     open_catalogue,
-    print_json,
     remark,
 )
 from draftmill.cli.telling import plain

@@ -1,6 +1,5 @@
 """`draftmill measure`: what a drafter is worth on this device, with the evidence, or why nothing can be said."""
 
-import json
 import os
 import signal
 import sys
@@ -15,9 +14,10 @@ import typer
 from rich.console import Console
 
 from draftmill.cli.bar import progress_bar
+from draftmill.cli.ending import ending
 from draftmill.cli.folder import folder
 from draftmill.configuration import config_path
-from draftmill.outcome import BadConfiguration, InputOutput, MillError, Refused
+from draftmill.outcome import BadConfiguration, InputOutput
 
 app = typer.Typer(no_args_is_help=True, help="Measure what a drafter is worth on a device: speed, and acceptance.")
 
@@ -111,7 +111,7 @@ def speed(
     text, or something broke.
     """
     _check_gates(n_min, n_max)
-    with _said(as_json):
+    with ending(as_json):
         asked = _request(
             device, devices, engine, library_path, prompts, kind, quick,
             what="speed", form=form, pairs=pairs or (QUICK_PAIRS if quick else None), budget=budget, n_max=n_max,
@@ -156,7 +156,7 @@ def acceptance(
     _check_gates(n_min, n_max)
     if route == "token-exact" and (n_min or p_min):
         raise typer.BadParameter("gates (--n-min, --p-min) belong to --route counters: token-exact offers every draft")
-    with _said(as_json):
+    with ending(as_json):
         asked = _request(
             device, devices, engine, library_path, prompts, kind, quick,
             what="acceptance", route=route, form=form, budget=budget, n_max=n_max, n_min=n_min, p_min=p_min,
@@ -172,7 +172,7 @@ def show(
     as_json: AsJson = False,
 ) -> None:
     """Show a report again; every figure is computed anew from its samples."""
-    with _said(as_json):
+    with ending(as_json):
         record = _load(report)
         if into:
             _write(into, record)
@@ -262,7 +262,7 @@ def _measure(
     check_pair(target, draft)
     places: dict[str, str] = {}
     if publish:
-        ending = _pipeline()(
+        published = _pipeline()(
             asked.model_dump(mode="json"),
             target=target.absolute(),
             draft=draft.absolute(),
@@ -271,7 +271,7 @@ def _measure(
             runner=runner,
             wait_s=wait,
         )
-        record, places = load(ending["report"]), ending["places"]
+        record, places = load(published["report"]), published["places"]
     else:
         with (
             progress_bar(count_bytes=False) as progress,
@@ -370,17 +370,3 @@ def _write(place: Path, record: Any) -> None:
             code="cli.report",
             where=str(place),
         ) from error
-
-
-@contextmanager
-def _said(as_json: bool) -> Iterator[None]:
-    """A refusal or failure is JSON on standard output too where that was asked for."""
-    try:
-        yield
-    except MillError as error:
-        if not as_json:
-            raise
-        refusals = [refusal.as_json() for refusal in error.refusals] if isinstance(error, Refused) else []
-        outcome = "refused" if refusals else "failed"
-        typer.echo(json.dumps({"outcome": outcome, "code": error.code, "error": str(error), "refusals": refusals}))
-        raise typer.Exit(FAILED) from None

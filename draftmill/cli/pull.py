@@ -8,18 +8,16 @@ import typer
 from rich.console import Console
 
 from draftmill.cli.bar import progress_bar
+from draftmill.cli.ending import REFUSED_OR_FAILED, ending, print_json
 from draftmill.cli.retrieval import (
     DEFAULT_STORE,
     NO_VERDICT,
-    REFUSED_OR_FAILED,
     AsJson,
     Credentials,
     Quants,
     Ref,
     Store,
-    ending,
     open_catalogue,
-    print_json,
     remark,
 )
 from draftmill.cli.telling import plain, tell

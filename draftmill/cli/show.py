@@ -7,6 +7,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from draftmill.cli.ending import ending, print_json
 from draftmill.cli.retrieval import (
     COLOURS,
     DEFAULT_STORE,
@@ -15,9 +16,7 @@ from draftmill.cli.retrieval import (
     Fresh,
     Ref,
     Store,
-    ending,
     open_catalogue,
-    print_json,
 )
 from draftmill.cli.telling import plain
 
