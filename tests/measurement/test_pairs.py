@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from draftmill.gguf.header import map_tensor, read_header
-from draftmill.measurement.servers.client import did_speculate
+from draftmill.measurement.servers.did_speculate import did_speculate
 from draftmill.measurement.servers.flags import Drafting, Settings
 from draftmill.measurement.servers.providers import xllamacpp
 from draftmill.measurement.servers.server import Server

@@ -14,7 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from draftmill.measurement.servers.client import Client, Metrics, Slot, did_speculate, parse_metrics
+from draftmill.measurement.servers.client import Client, Metrics, Slot, parse_metrics
+from draftmill.measurement.servers.did_speculate import did_speculate
 from draftmill.measurement.servers.flags import Drafting, Settings, read_help
 from draftmill.measurement.servers.live_process import Mapped, mapped_code
 from draftmill.measurement.servers.providers import (

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from draftmill.measurement.servers.client import did_speculate
+from draftmill.measurement.servers.did_speculate import did_speculate
 from draftmill.measurement.servers.flags import asked
 from draftmill.measurement.servers.leftovers import OWNER, PROGRAM, RUN, Leftover, labels, reap
 from draftmill.measurement.servers.live_process import is_loopback, start_time
