@@ -9,7 +9,7 @@ from typing import Annotated, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from draftmill.outcome import Refusal, Refused
-from draftmill.speculation.regime import Count, Name, Record, Regime, Sha256
+from draftmill.speculation.regime import Count, Name, Record, Regime, Sha256, invalid
 from draftmill.speculation.trace import Acceptance, Counters, Natural, Stop
 
 Arm = Literal["target alone", "target + draft"]
@@ -214,15 +214,4 @@ def load(raw: bytes) -> Speed | Accepted:
     try:
         return _Report.model_validate_json(raw).record
     except ValidationError as error:
-        raise Refused(
-            *(
-                Refusal(
-                    "measurement.report_invalid",
-                    ".".join(str(part) for part in fault["loc"]) or "report",
-                    fault["type"],
-                    "a report.json as draftmill writes it",
-                    f"{fault['msg']}: measure again, or fetch the report again",
-                )
-                for fault in error.errors(include_url=False, include_input=False)
-            )
-        ) from error
+        raise invalid(error, "measurement.report_invalid", "report") from error

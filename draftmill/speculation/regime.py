@@ -2,10 +2,10 @@
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from draftmill.digest import sha256_json
-from draftmill.outcome import Refusal
+from draftmill.outcome import Refusal, Refused
 
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Name = Annotated[str, Field(min_length=1)]
@@ -18,6 +18,22 @@ class Record(BaseModel):
     """Exact JSON in and out: no unknown key, no missing key, no coercion."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+def invalid(error: ValidationError, code: str, what: str) -> Refused:
+    """A file that holds no such record: one refusal a fault. what: its name where the fault has no place of its own."""
+    return Refused(
+        *(
+            Refusal(
+                code,
+                ".".join(str(part) for part in fault["loc"]) or what,
+                fault["type"],
+                "a record as draftmill writes it",
+                f"{fault['msg']}: measure again, or restore the file",
+            )
+            for fault in error.errors(include_url=False, include_input=False)
+        )
+    )
 
 
 class Regime(Record):

@@ -10,8 +10,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, ValidationError, model_validator
 
-from draftmill.outcome import Refusal, Refused
-from draftmill.speculation.regime import Count, Name, Record, Regime
+from draftmill.speculation.regime import Count, Name, Record, Regime, invalid
 
 Natural = Annotated[int, Field(ge=0)]
 Stop = Literal["budget", "eos", "length"]
@@ -172,15 +171,4 @@ class Acceptance(Record):
         try:
             return cls.model_validate_json(raw)
         except ValidationError as error:
-            raise Refused(
-                *(
-                    Refusal(
-                        "speculation.record_invalid",
-                        ".".join(str(part) for part in fault["loc"]) or "acceptance",
-                        fault["type"],
-                        "a record as draftmill writes it",
-                        f"{fault['msg']}: measure again, or restore the file",
-                    )
-                    for fault in error.errors(include_url=False, include_input=False)
-                )
-            ) from error
+            raise invalid(error, "speculation.record_invalid", "acceptance") from error
