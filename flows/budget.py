@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from draftmill import host
 from draftmill.outcome import InputOutput
 from flows.routes.route import Needs
 
@@ -25,11 +26,11 @@ def free_disk(folder: Path) -> int:
 
 
 def available_memory() -> int:
-    """Most of what the kernel could give without swapping (Linux: MemAvailable)."""
-    for line in Path("/proc/meminfo").read_text().splitlines():
-        if line.startswith("MemAvailable:"):
-            return int(int(line.split()[1]) * 1024 * MEMORY_SHARE)
-    raise InputOutput("/proc/meminfo does not say MemAvailable: give --memory.", code="catalogue.memory")
+    """Most of what the kernel could give without swapping."""
+    found = host.available_memory()
+    if found is None:
+        raise InputOutput("/proc/meminfo does not say MemAvailable: give --memory.", code="catalogue.memory")
+    return int(found * MEMORY_SHARE)
 
 
 class Budget:

@@ -19,6 +19,7 @@ from prefect.states import Completed, State
 from pydantic import BaseModel, ConfigDict
 
 from draftmill.digest import sha256_file
+from draftmill.host import total_memory
 from draftmill.measurement.request import MeasurementRequest
 from draftmill.store.interface import Store
 from draftmill.store.opening import open_store
@@ -101,7 +102,7 @@ def _measure(order: MeasureOrder) -> Measurement:
                 "wait_s": order.wait_s,
             },
             inputs,
-            limits=Limits(memory_bytes=_host_memory(), pids=1024, timeout_s=6 * 3600),
+            limits=Limits(memory_bytes=total_memory(), pids=1024, timeout_s=6 * 3600),
             cached=False,
         )
         progress = progress_of(DISPLAY.get(), step.title)
@@ -148,7 +149,3 @@ def _staged(path: Path, folder: Path) -> Path:
     if not place.exists():
         shutil.copyfile(path, place)
     return folder
-
-
-def _host_memory() -> int:
-    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")

@@ -13,6 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from draftmill.host import cores
 from draftmill.outcome import MillError
 
 _TAIL_BYTES = 4096
@@ -84,7 +85,7 @@ class Engine:
 
     def generate(self, prompt: list[int], count: int, *, threads: int | None = None) -> Generation:
         """`count` greedy tokens after `prompt`, in a context of its own of 512 tokens."""
-        threads = threads or len(os.sched_getaffinity(0))
+        threads = threads or cores()
         ids, finite = self._ask({"do": "generate", "prompt": prompt, "count": count, "threads": threads})
         return Generation(ids, finite)
 

@@ -19,6 +19,7 @@ from draftmill.gguf.header import GGUFHeader, GGUFTensor, read_header
 from draftmill.gguf.mixes import ARCHITECTURES, FULL_TYPES, MIXES, Fallback, Matrix, Mix, choose_types, unknown_tensors
 from draftmill.gguf.quantize_layout import Layout, Slot, lay_out
 from draftmill.gguf.quantize_tensor import Encoder, admitted_encoder, encoder
+from draftmill.host import cores
 from draftmill.outcome import Refusal, Refused
 from draftmill.progress import Progress, silent
 from draftmill.whole_file import whole_file
@@ -70,7 +71,7 @@ def quantize_native(
         write.write(layout.head)
         write.truncate(layout.size)
         work = partial(_encode_piece, read.fileno(), write.fileno(), library, encoders)
-        _run(work, list(_pieces(header, layout)), threads or _usable_cores(), progress)
+        _run(work, list(_pieces(header, layout)), threads or cores(), progress)
     return Quantized(
         {slot.name: slot.type.name for slot in layout.slots},
         fallbacks,
@@ -261,7 +262,3 @@ def _write_fully(descriptor: int, data: memoryview, offset: int) -> None:
     done = 0
     while done < len(data):
         done += os.pwrite(descriptor, data[done:], offset + done)
-
-
-def _usable_cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

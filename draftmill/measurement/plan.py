@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from draftmill.host import available_memory
 from draftmill.measurement.device.profiles import Device
-from draftmill.measurement.machine import available_bytes
 from draftmill.measurement.prompts import Prompt
 from draftmill.measurement.servers.client import Client
 from draftmill.measurement.servers.flags import Drafting, Settings
@@ -67,7 +67,7 @@ class Plan:
         are shared, but engines repack weights into memory of their own."""
         if self.together is not None:
             return self.together
-        free = available_bytes()
+        free = available_memory()
         return free is None or 2 * _size(self.settings.model) + _size(self.drafting.model) + _SPARE_BYTES < free
 
 

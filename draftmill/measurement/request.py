@@ -1,12 +1,12 @@
 """A measurement as it is asked for: everything but the two files. The same for the command line and for a job."""
 
-import os
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
 from draftmill.gguf.header import read_header
+from draftmill.host import cores
 from draftmill.measurement.acceptance import measure_by_counters, measure_token_exact
 from draftmill.measurement.device.profiles import Device
 from draftmill.measurement.plan import Plan
@@ -79,7 +79,7 @@ def perform(request: MeasurementRequest, target: Path, draft: Path, progress: Pr
 def plan_of(request: MeasurementRequest, target: Path, draft: Path) -> Plan:
     """Raises Refused where the target is no whole GGUF, BadConfiguration where the engine is not there."""
     device = request.device
-    threads = request.threads or len(os.sched_getaffinity(0))
+    threads = request.threads or cores()
     cache: dict[str, Any] = {"cache_type_k": CACHE_TYPE, "cache_type_v": CACHE_TYPE}
     chat = request.form == "chat" or (request.form == "auto" and _TEMPLATE in read_header(target).fields)
     return Plan(

@@ -12,6 +12,7 @@ from rich.console import Console
 
 from draftmill.cli.measure_table import show as show_measurement
 from draftmill.configuration import config_path
+from draftmill.host import cores
 from draftmill.hub.server import serve
 from draftmill.measurement.device.profiles import CPU
 from draftmill.measurement.prompts import load_prompts, quick
@@ -122,7 +123,7 @@ def _request() -> MeasurementRequest:
         prompts=(AskedPrompt(name=prompt.name, kind=prompt.kind, text=prompt.text),),
         pairs=PAIRS,
         budget=BUDGET,
-        threads=max(1, len(os.sched_getaffinity(0)) // 2),
+        threads=max(1, cores() // 2),
         warm_up=1,
     )
 

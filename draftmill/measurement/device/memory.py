@@ -3,8 +3,8 @@
 import time
 from collections.abc import Mapping
 
+from draftmill.host import available_memory
 from draftmill.measurement.device.profiles import Device
-from draftmill.measurement.machine import available_bytes
 from draftmill.outcome import Unavailable
 
 AVAILABLE = "host_available"
@@ -17,7 +17,7 @@ def read_memory(device: Device) -> dict[str, int]:
 
     Raises Unavailable for a counter that cannot be read.
     """
-    available = available_bytes()
+    available = available_memory()
     if available is None:
         raise Unavailable("/proc/meminfo names no MemAvailable: measuring needs Linux", code="device.host_memory")
     found = {AVAILABLE: available}
