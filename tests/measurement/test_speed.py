@@ -97,6 +97,13 @@ def test_a_run_whose_ratio_moves_gives_no_verdict(tmp_path):
     assert speed_result(with_ratios(record, swapped), PATIENT).word == "faster"
 
 
+def test_a_server_that_slows_down_with_its_draft_gives_no_verdict(tmp_path):
+    result = speed_result(measured(tmp_path, replace(FAST, drift_drafting=0.2), pairs=10), PATIENT)
+    assert (result.word, result.reason) == ("no verdict", "drift")
+    assert result.request is not None
+    assert result.request.drift.slope < 0
+
+
 def test_ratios_on_both_sides_of_one_give_no_verdict_and_say_how_many_pairs_would(tmp_path):
     record = measured(tmp_path, FAST, pairs=8)
     result = speed_result(with_ratios(record, [1.3, 0.9, 1.2, 0.8, 1.25, 0.85, 1.35, 0.95]), PATIENT)

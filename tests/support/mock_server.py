@@ -51,7 +51,8 @@ class Misbehaviour:
     """What the server does wrong; the defaults do nothing wrong. Times in ms, factors of the usual time.
 
     token_ms: time of a target's token; round_cost: that of a round with drafts, in target tokens; noise: greatest
-    random share of the time added; first: factor of the first request; drift: share added at every further request.
+    random share of the time added; first: factor of the first request; drift: share added at every further
+    request, drift_drafting: the same where the server drafts.
     missing_rounds: its metrics know nothing of speculation, as before August 2026; miscounts: drafts that its metrics
     count and its answers do not.
     crash_at, hang_at, garbage_at: the request (from 0) at which it does so; an endless log begins at the first.
@@ -67,6 +68,7 @@ class Misbehaviour:
     noise: float = 0
     first: float = 1
     drift: float = 0
+    drift_drafting: float = 0
     missing_counters: bool = False
     missing_rounds: bool = False
     miscounts: int = 0
@@ -155,7 +157,8 @@ class _Model:
             tokens[self.does.different_at] += 1
         rounds, plain = self._rounds(count)
         work = len(rounds) * self.does.round_cost + plain
-        factor = (self.does.first if number == 0 else 1) * (1 + self.does.drift * number)
+        drift = self.does.drift + self.does.drift_drafting * self.drafts
+        factor = (self.does.first if number == 0 else 1) * (1 + drift * number)
         factor *= 1 + self.does.noise * self.noise.random()
         predicted_ms = work * self.does.token_ms * factor
         time.sleep(predicted_ms / 1000)
