@@ -13,6 +13,7 @@ Import this inside flows.prefect_server.prefect_server.
 """
 
 import contextlib
+import logging
 import os
 import socket
 import time
@@ -35,6 +36,10 @@ from flows.prefect_server import PRIVATE
 
 HOST = "DRAFTMILL_HOST"
 """Environment variable: the host's name, where the flow runs in a container that has another."""
+# Prefect logs a slot that is taken as an error; here it is an answer. A filter, since Prefect sets levels anew.
+logging.getLogger("prefect._internal.concurrency").addFilter(
+    lambda record: "ConcurrencySlotAcquisition" not in record.getMessage()
+)
 LEASE_S = 60
 """The least that Prefect accepts."""
 POLL_S = 1.0

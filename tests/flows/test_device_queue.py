@@ -225,6 +225,15 @@ def test_a_command_knows_whether_the_server_is_its_own(url: str, tmp_path: Path)
         assert (address == url, said(named)) == (True, "None")
 
 
+def test_a_taken_slot_is_no_error_on_the_terminal(queue: Queue, capfd: pytest.CaptureFixture[str]) -> None:
+    queue.create(1)
+    queue.take()
+    with queue.run(wait_s=1) as run:
+        assert said(run).startswith("refused device.queue ")
+        run.communicate(timeout=30)
+    assert "ConcurrencySlot" not in capfd.readouterr().err
+
+
 def test_on_a_server_of_our_own_a_taken_slot_is_one_left_behind(queue: Queue) -> None:
     queue.create(1)
     queue.take()
