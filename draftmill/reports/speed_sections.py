@@ -77,9 +77,12 @@ def _verdicts(request: Verdict, generation: Verdict | None) -> Table:
 
 
 def _deciding(verdict: Verdict) -> str:
+    return interval(verdict.interval) + ("" if _reaches(verdict) else ", the whole range: too few pairs for the level")
+
+
+def _reaches(verdict: Verdict) -> bool:
     """Of n values the whole range misses the median with 2 / 2^n: with few pairs no interval reaches the level."""
-    reaches = 2 / 2**verdict.pairs <= 1 - verdict.rule.level
-    return interval(verdict.interval) + ("" if reaches else ", the whole range: too few pairs for the level")
+    return 2 / 2**verdict.pairs <= 1 - verdict.rule.level
 
 
 def _settled(verdict: Verdict) -> str:
@@ -138,7 +141,7 @@ def kinds_table(result: SpeedResult) -> Table:
             kind.kind,
             str(kind.request.pairs),
             times(kind.request.ratio),
-            interval(kind.request.interval),
+            interval(kind.request.interval) if _reaches(kind.request) else "too few pairs",
             kind.request.word + (f" ({kind.request.reason})" if kind.request.reason else ""),
             share(kind.acceptance.pooled[Definition.ACCEPTED_PER_OFFERED].value) if kind.acceptance else "not counted",
             kind.lossless,

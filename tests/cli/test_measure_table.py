@@ -27,7 +27,7 @@ def test_every_outcome_ends_with_its_sentence(beginning: str) -> None:
 def test_the_figures_are_those_of_the_report() -> None:
     out = shown(measured.speed())
     rows = [line.split() for line in out.splitlines()]
-    assert ["explanation", "5", "1.550x", "[1.500,", "1.600]", "no", "verdict", "(too", "few", "pairs)",
+    assert ["explanation", "5", "1.550x", "too", "few", "pairs", "no", "verdict", "(too", "few", "pairs)",
             "96.2", "%", "identical"] in rows  # fmt: skip
     assert ["tokens/s,", "only", "inside", "this", "run", "16.67", "25.17"] in rows
     acceptance = [line.split() for line in shown(measured.token_exact()).splitlines()]

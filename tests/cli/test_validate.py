@@ -117,6 +117,11 @@ def test_neither_does_what_ends_the_command(tmp_path: Path, capfd: pytest.Captur
     assert hidden(said) == set()
 
 
+def test_lines_of_a_failure_stay_lines_and_text_draws_no_picture(capfd: pytest.CaptureFixture[str]) -> None:
+    main.report(InputOutput("first :x: line\nfailed second", code="a.b"))
+    assert capfd.readouterr().err.splitlines() == ["failed a.b: first :x: line", "  failed second"]
+
+
 def test_what_could_not_be_run_is_listed_once_a_reason(tmp_path: Path) -> None:
     tiny(tmp_path / "p", 1)
     edit_config(tmp_path / "p", lambda content: content | {"rope_theta": None})

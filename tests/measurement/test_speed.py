@@ -117,6 +117,9 @@ def test_ratios_on_both_sides_of_one_give_no_verdict_and_say_how_many_pairs_woul
 def test_too_few_pairs_give_no_verdict(tmp_path):
     result = speed_result(measured(tmp_path, FAST, pairs=3), PATIENT)
     assert (result.word, result.reason) == ("no verdict", "too few pairs")
+    # Three values give no interval of this level: none is told.
+    assert "[" not in result.sentence
+    assert "over 3 pairs" in result.sentence
 
 
 def test_a_machine_whose_cores_are_taken_gives_no_verdict(tmp_path):
