@@ -6,19 +6,18 @@ said by manifests and the index. Two runs at once both find their lines in it, s
 """
 
 import json
-import random
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from draftmill.outcome import Refusal, Refused, Temporary
+from draftmill.outcome import Refusal, Refused
+from draftmill.store.contention import until_first
 from draftmill.store.interface import Store
 from draftmill.store.reading import get
 
 KEY = "reports/catalogue/standing.json"
 FORMAT = 1
-TRIES = 30
 
 
 @dataclass(frozen=True)
@@ -111,16 +110,13 @@ def update_standings(
 
     Raises Temporary("store.changed") when it was changed each time, and what the store raises.
     """
-    for attempt in range(TRIES):
+
+    def change() -> Standings:
         changed = read_standings(store).with_new(new)
-        try:
-            store.replace(KEY, changed.to_bytes(), changed.etag)
-            return changed
-        except Temporary as error:
-            if error.code != "store.changed" or attempt == TRIES - 1:
-                raise
-        pause(random.uniform(0, min(0.02 * 2**attempt, 2)))  # noqa: S311 - apart from each other, not secret
-    raise AssertionError("unreachable")
+        store.replace(KEY, changed.to_bytes(), changed.etag)
+        return changed
+
+    return until_first(change, pause)
 
 
 def differences(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:

@@ -8,7 +8,6 @@ Writers put rows in with `update_index`. It replaces the file only if nobody els
 merges again, so that two publishers both find their rows in it.
 """
 
-import random
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -17,13 +16,13 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError, model_validator
 
-from draftmill.outcome import Refusal, Refused, Temporary
+from draftmill.outcome import Refusal, Refused
+from draftmill.store.contention import until_first
 from draftmill.store.interface import Store
 from draftmill.store.manifest import Commit, Kind, Sha256, Strict
 from draftmill.store.reading import get
 
 NAME = "index.json"
-TRIES = 30
 
 Verdict = Literal["pass", "refused", "no verdict"]
 Count = Annotated[int, Field(ge=0)]
@@ -234,14 +233,11 @@ def replace_index(
     read: Callable[[Store], Stored | None] = read_index,
 ) -> Index:
     """Replaces the index by `change(the stored one)`, read and changed again as often as somebody else was first."""
-    for attempt in range(TRIES):
+
+    def replace() -> Index:
         stored = read(store)
         index = change(stored)
-        try:
-            store.replace(NAME, index.to_bytes(), stored.etag if stored else None)
-            return index
-        except Temporary as error:
-            if error.code != "store.changed" or attempt == TRIES - 1:
-                raise
-        pause(random.uniform(0, min(0.02 * 2**attempt, 2)))  # noqa: S311 - apart from each other, not secret
-    raise AssertionError("unreachable")
+        store.replace(NAME, index.to_bytes(), stored.etag if stored else None)
+        return index
+
+    return until_first(replace, pause)

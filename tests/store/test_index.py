@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from draftmill.outcome import Refused, Temporary
 from draftmill.reports.measurement_json import report_json
-from draftmill.store import index
+from draftmill.store import contention
 from draftmill.store.index import Measurement, Reason, Row, index_of, merged, read_index, update_index
 from draftmill.store.index_rebuilding import build_index, measurement_of, rebuild_index, row_at
 from draftmill.store.interface import Store
@@ -149,7 +149,7 @@ def test_an_index_that_is_changed_each_time_is_given_up_with_what_to_do(local: L
     update_index(local, [row()])
     with pytest.raises(Temporary, match="read it again and repeat"):
         update_index(Contended(), [row("amd/Mine")], pauses.append)  # type: ignore[arg-type]
-    assert len(pauses) == index.TRIES - 1
+    assert len(pauses) == contention.TRIES - 1
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b'{"schema_version": 2, "rows": []}', b'{"rows": [{}]}'])
