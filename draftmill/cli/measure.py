@@ -1,19 +1,11 @@
 """`draftmill measure`: what a drafter is worth on this device, with the evidence, or why nothing can be said."""
 
 import os
-import signal
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from datetime import UTC, datetime
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
-from rich.console import Console
 
-from draftmill.cli.bar import progress_bar
 from draftmill.cli.ending import ending
 from draftmill.cli.measure_options import (
     AsJson,
@@ -41,16 +33,11 @@ from draftmill.cli.measure_options import (
     Wait,
     Work,
 )
+from draftmill.cli.measure_running import finish, load_report, measure, write_into
 from draftmill.configuration import config_path
-from draftmill.outcome import BadConfiguration, InputOutput
 
 app = typer.Typer(no_args_is_help=True, help="Measure what a drafter is worth on a device: speed, and acceptance.")
 
-PASS, FAILED, NO_VERDICT = 0, 1, 3
-EXITS = {"no verdict": NO_VERDICT, "did not speculate": FAILED}
-"""Words of a result that do not end with 0; text that the draft changed ends with 1 too."""
-CHANGED = "diverged: clear gap"
-PIPELINE = "draftmill.pipeline"
 QUICK_PAIRS = 8
 
 SERVERS = {"auto": None, "both": True, "one": False}
@@ -106,7 +93,7 @@ def speed(
             n_min=n_min, p_min=p_min, spec_type=spec_type, threads=threads, context=context, seed=seed,
             warm_up=warm_up, together=SERVERS[servers],
         )  # fmt: skip
-        _measure(asked, target, draft, report, as_json, wait, publish, store, work, runner)
+        measure(asked, target, draft, report, as_json, wait, publish, store, work, runner)
 
 
 @app.command()
@@ -150,7 +137,7 @@ def acceptance(
             what="acceptance", route=route, form=form, budget=budget, n_max=n_max, n_min=n_min, p_min=p_min,
             threads=threads, context=context, seed=seed,
         )  # fmt: skip
-        _measure(asked, target, draft, report, as_json, wait, publish, store, work, runner)
+        measure(asked, target, draft, report, as_json, wait, publish, store, work, runner)
 
 
 @app.command()
@@ -161,10 +148,10 @@ def show(
 ) -> None:
     """Show a report again; every figure is computed anew from its samples."""
     with ending(as_json):
-        record = _load(report)
+        record = load_report(report)
         if into:
-            _write(into, record)
-        raise typer.Exit(_finish(record, as_json))
+            write_into(into, record)
+        raise typer.Exit(finish(record, as_json))
 
 
 @app.command()
@@ -176,7 +163,7 @@ def compare(
     """Two runs side by side, where their regimes are the same. Their tokens per second never compare."""
     from draftmill.measurement.comparison import compare as compare_records
 
-    for path, sentence in zip((one, other), compare_records(_load(one), _load(other), by), strict=True):
+    for path, sentence in zip((one, other), compare_records(load_report(one), load_report(other), by), strict=True):
         typer.echo(f"{path}: {sentence}")
 
 
@@ -198,7 +185,7 @@ def _request(
     from draftmill.measurement.device.profiles import find_device
     from draftmill.measurement.prompts import interleaved, load_prompts
     from draftmill.measurement.prompts import quick as one_prompt
-    from draftmill.measurement.request import AskedPrompt, MeasurementRequest
+    from draftmill.measurement.request import AskedPrompt, MeasurementRequest, new_run
 
     profile = find_device(devices, device)
     if engine:
@@ -219,142 +206,8 @@ def _request(
         found = type(found)(tuple(prompt for prompt in found.prompts if prompt.kind in kinds))
     chosen = one_prompt(found) if quick else interleaved(found)
     return MeasurementRequest(
-        run=f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{os.urandom(3).hex()}",
+        run=new_run(),
         device=profile,
         prompts=tuple(AskedPrompt(name=each.name, kind=each.kind, text=each.text) for each in chosen.prompts),
         **asked,
     )
-
-
-def _measure(
-    asked: Any,
-    target: Path,
-    draft: Path,
-    report: Path | None,
-    as_json: bool,
-    wait: int,
-    publish: bool,
-    store: str,
-    work: Path,
-    runner: str,
-) -> None:
-    from draftmill.measurement.device.lock import device_lock
-    from draftmill.measurement.device.preflight import preflight
-    from draftmill.measurement.record import load
-    from draftmill.measurement.request import perform
-    from draftmill.measurement.statement import check_pair
-
-    if report:
-        _ready(report)
-    # Before a device is waited for, and before images are built.
-    check_pair(target, draft)
-    places: dict[str, str] = {}
-    if publish:
-        published = _pipeline()(
-            asked.model_dump(mode="json"),
-            target=target.absolute(),
-            draft=draft.absolute(),
-            store=store,
-            work=work.absolute(),
-            runner=runner,
-            wait_s=wait,
-        )
-        record, places = load(published["report"]), published["places"]
-    else:
-        with (
-            progress_bar(count_bytes=False) as progress,
-            _ended_by_signals(),
-            device_lock(asked.device, run=asked.run, wait_s=wait, progress=progress),
-        ):
-            preflight(asked.device).check()
-            record = perform(asked, target, draft, progress)
-    # What was measured is told even where it cannot be written.
-    code = _finish(record, as_json)
-    if report:
-        _write(report, record)
-    if not as_json:
-        for name, place in places.items():
-            typer.echo(f"{name}: {place}")
-    raise typer.Exit(code)
-
-
-@contextmanager
-def _ended_by_signals() -> Iterator[None]:
-    """SIGTERM and SIGHUP leave the block as an exception does: its servers are ended with all that they started."""
-
-    def end(number: int, _frame: object) -> None:
-        sys.exit(128 + number)
-
-    before = {number: signal.signal(number, end) for number in (signal.SIGTERM, signal.SIGHUP)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-def _pipeline() -> Callable[..., Any]:
-    found = list(entry_points(group=PIPELINE, name="measure_pair"))
-    try:
-        run: Callable[..., Any] = found[0].load()
-    except (IndexError, ModuleNotFoundError) as error:
-        raise BadConfiguration(
-            f"--publish needs the pipeline ({error}): pip install 'draftmill[pipeline]', or use ./mill",
-            code="cli.pipeline",
-        ) from None
-    return run
-
-
-def _load(path: Path) -> Any:
-    from draftmill.measurement.record import load
-
-    try:
-        return load(path.read_bytes())
-    except OSError as error:
-        raise InputOutput(f"{path} cannot be read ({error.strerror}).", code="cli.report", where=str(path)) from error
-
-
-def _finish(record: Any, as_json: bool) -> int:
-    """Prints the record and returns the exit code for it."""
-    from draftmill.cli.measure_table import show as show_table
-    from draftmill.measurement.acceptance_results import acceptance_result
-    from draftmill.measurement.record import Speed
-    from draftmill.measurement.speed_results import speed_result
-    from draftmill.reports.measurement_json import report_json
-
-    if as_json:
-        typer.echo(report_json(record))
-    else:
-        show_table(record, Console(emoji=False))
-    if not isinstance(record, Speed):
-        return EXITS.get(acceptance_result(record).word, PASS)
-    result = speed_result(record)
-    return FAILED if result.lossless == CHANGED else EXITS.get(result.word, PASS)
-
-
-def _ready(place: Path) -> None:
-    """Before the work, which takes minutes. Raises BadParameter where nothing can be written."""
-    try:
-        place.mkdir(parents=True, exist_ok=True)
-        if not os.access(place, os.W_OK):
-            raise PermissionError(13, "Permission denied")
-    except OSError as error:
-        raise typer.BadParameter(
-            f"nothing can be written into {place} ({error.strerror or error}); name another folder",
-            param_hint="--report",
-        ) from None
-
-
-def _write(place: Path, record: Any) -> None:
-    from draftmill.reports.measurement_files import write_report
-
-    _ready(place)
-    try:
-        write_report(place, record)
-    except OSError as error:
-        raise InputOutput(
-            f"the report could not be written into {place} ({error.strerror or error}): look at the disk, or name "
-            "another folder.",
-            code="cli.report",
-            where=str(place),
-        ) from error

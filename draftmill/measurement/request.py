@@ -1,5 +1,7 @@
 """A measurement as it is asked for: everything but the two files. The same for the command line and for a job."""
 
+import os
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -61,6 +63,11 @@ class MeasurementRequest(Record):
         if self.n_min > self.n_max:
             raise ValueError(f"n_min {self.n_min} is above n_max {self.n_max}: nothing would be drafted")
         return self
+
+
+def new_run() -> str:
+    """A name for a run: when it began, UTC, and what tells it from others of that second."""
+    return f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{os.urandom(3).hex()}"
 
 
 def perform(request: MeasurementRequest, target: Path, draft: Path, progress: Progress = silent) -> Speed | Accepted:

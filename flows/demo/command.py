@@ -3,7 +3,6 @@
 import json
 import os
 import tempfile
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from draftmill.hub.server import serve
 from draftmill.measurement.device.profiles import CPU
 from draftmill.measurement.prompts import load_prompts, quick
 from draftmill.measurement.record import load
-from draftmill.measurement.request import AskedPrompt, MeasurementRequest
+from draftmill.measurement.request import AskedPrompt, MeasurementRequest, new_run
 from draftmill.outcome import BadConfiguration
 from draftmill.store.opening import open_store
 from draftmill.store.reading import fetch
@@ -118,7 +117,7 @@ def _request() -> MeasurementRequest:
     prompt = quick(load_prompts(config_path("prompts"))).prompts[0]
     return MeasurementRequest(
         what="speed",
-        run=f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{os.urandom(3).hex()}",
+        run=new_run(),
         device=CPU,
         prompts=(AskedPrompt(name=prompt.name, kind=prompt.kind, text=prompt.text),),
         pairs=PAIRS,
