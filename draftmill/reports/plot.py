@@ -14,7 +14,7 @@ from draftmill.reports.visible import visible
 WIDTH = 360
 _LIGHT = "--ink:#24292f;--dim:#59636e;--line:#d1d9e0;--paper:#fff;--one:#9a5b00;--two:#1f5fbf;--band:#1f5fbf22"
 _DARK = "--ink:#d7dce2;--dim:#9aa4af;--line:#3a424b;--paper:#15181c;--one:#e5a14a;--two:#74a9f7;--band:#74a9f733"
-_STYLE = (
+PLOT_STYLE = (
     f".plot{{{_LIGHT};font:10px system-ui,sans-serif}}"
     f"@media screen and (prefers-color-scheme:dark){{.plot{{{_DARK}}}}}"
     ".plot .paper{fill:var(--paper)}.plot text{fill:var(--ink)}.plot .dim{fill:var(--dim)}"
@@ -31,7 +31,7 @@ def plot(name: str, title: str, said: str, height: float, parts: Iterable[str], 
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" class="plot" viewBox="0 0 {width:g} {height:g}" role="img" '
         f'aria-labelledby="{name}-title {name}-said"><title id="{name}-title">{escape(visible(title))}</title>'
-        f'<desc id="{name}-said">{escape(visible(said))}</desc><style>{_STYLE}</style>'
+        f'<desc id="{name}-said">{escape(visible(said))}</desc><style>{PLOT_STYLE}</style>'
         f'<rect class="paper" width="{width:g}" height="{height:g}"/>{"".join(parts)}</svg>'
     )
 
