@@ -6,7 +6,7 @@ from typing import Any
 
 from draftmill.licences.terms import terms_of
 from draftmill.pard.names import read_name
-from draftmill.store.index import Reason, Row, update_index
+from draftmill.store.index import Pairing, Reason, Row, reasons_of, update_index
 from draftmill.store.index_rebuilding import row_at
 from draftmill.store.interface import Store
 from flows.catalogue_plan import Item
@@ -30,9 +30,10 @@ def index_row(store: Store, row: RunRow, item: Item) -> Row | None:
     targets = tuple(dict.fromkeys([*drafter.trained_for, *fitting]))
     if row.manifest:
         published = row_at(store, row.manifest)
-        return published.model_copy(update={"targets": tuple(dict.fromkeys([*targets, *published.targets]))})
+        known = {"targets": tuple(dict.fromkeys([*targets, *published.targets])), "pairs": _pairs(row)}
+        return published.model_copy(update=known)
     name = read_name(row.repo)
-    known = terms_of(item.work.listing.licence)
+    terms = terms_of(item.work.listing.licence)
     return Row(
         kind=find_route(item.route).kind,
         entry=item.work.order.name or row.repo,
@@ -41,13 +42,27 @@ def index_row(store: Store, row: RunRow, item: Item) -> Row | None:
         route=item.route,
         verdict=row.verdict,
         reason=_reason(row),
+        **(reasons_of(row.refusals) if row.verdict != "pass" else {}),
         targets=targets,
-        licence=known.id if known else item.work.listing.licence,
+        licence=terms.id if terms else item.work.listing.licence,
         manifest=None,
         commit=item.commit,
         recipe=row.recipe,
         created=datetime.now(UTC),
     )
+
+
+def _pairs(row: RunRow) -> tuple[Pairing, ...]:
+    judged = [
+        Pairing(
+            target=pair["target"],
+            verdict=pair["verdict"],
+            off_pair=pair["off_pair"],
+            why=next((refusal["sentence"] for refusal in pair["refusals"]), None),
+        )
+        for pair in row.pairs
+    ]
+    return (*judged, *(Pairing(target=name, verdict="not judged", why=why) for name, why in row.not_judged.items()))
 
 
 def _reason(row: RunRow) -> Reason | None:
@@ -57,7 +72,9 @@ def _reason(row: RunRow) -> Reason | None:
     return Reason(
         code=row.code or "catalogue.no_verdict",
         sentence=first.get("sentence") or row.sentence,
+        where=first.get("where"),
         measured=first.get("measured"),
+        expected=first.get("expected"),
         source=first.get("source"),
         would_change=first.get("would_change"),
     )

@@ -9,7 +9,7 @@ merges again, so that two publishers both find their rows in it.
 """
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
@@ -23,6 +23,8 @@ from draftmill.store.manifest import Commit, Kind, Sha256, Strict
 from draftmill.store.reading import get
 
 NAME = "index.json"
+MOST_FINDINGS = 20
+"""Of a row; the report of a gate and the summary of a run have all."""
 
 Verdict = Literal["pass", "refused", "no verdict"]
 Count = Annotated[int, Field(ge=0)]
@@ -30,12 +32,14 @@ Finite = Annotated[float, Field(allow_inf_nan=False)]
 
 
 class Reason(Strict):
-    """Why the verdict is not a pass. `code` is stable; `sentence` says what is wrong and what to do. `source`: where
-    the fact is from; `would_change`: what would make it another verdict."""
+    """Why the verdict is not a pass. `code` is stable; `sentence` says what is wrong and what to do. `where`: file,
+    tensor or key; `source`: where the fact is from; `would_change`: what would make it another verdict."""
 
     code: str
     sentence: str
+    where: str | None = None
     measured: Any = None
+    expected: Any = None
     source: str | None = None
     would_change: str | None = None
 
@@ -59,14 +63,24 @@ class Ratio(Strict):
     pairs: Count
 
 
+class Span(Strict):
+    """An interval of that level around a figure, from so many distinct prompts."""
+
+    low: Finite
+    high: Finite
+    level: Finite
+    prompts: Count
+
+
 class Accepted(Strict):
     """Counts over the prompts of one kind, or over all (`kind` None): accepted / offered, and (accepted + rounds) /
-    rounds tokens a round, untruncated."""
+    rounds tokens a round, untruncated. `span`: of accepted / offered, None where there are too few prompts for one."""
 
     kind: str | None
     accepted: Count
     offered: Count
     rounds: Count
+    span: Span | None = None
 
 
 class Measurement(Strict):
@@ -96,9 +110,20 @@ class Measurement(Strict):
     acceptance: tuple[Accepted, ...] = ()
 
 
+class Pairing(Strict):
+    """What a vocabulary says of a target: `verdict` of draftmill.tokenizers.pairing, or "not judged". off_pair: the
+    draft was trained for others (None: not known for which). why: the first reason against it."""
+
+    target: str
+    verdict: Literal["compatible", "compatible with remarks", "refused", "not judged"]
+    off_pair: bool | None = None
+    why: str | None = None
+
+
 class Row(Strict):
     """One publication, or one verdict that led to none.
 
+    `reason` in short, `findings` what the verdict rests on, one by one, and `more_findings` how many others there are.
     family: PARD, PARD-2, Gumiho, DFlash, DFlash 2, or None where nothing tells. size: as a file name says it ("0.6B").
     targets: the models it drafts for, as far as is known. licence: SPDX's name or the hub's. manifest, commit, recipe:
     None where nothing was published (or, for the commit, resolved). page: key of a page for people.
@@ -111,7 +136,10 @@ class Row(Strict):
     route: str
     verdict: Verdict
     reason: Reason | None = None
+    findings: tuple[Reason, ...] = ()
+    more_findings: Count = 0
     targets: tuple[str, ...] = ()
+    pairs: tuple[Pairing, ...] = ()
     quants: tuple[Quant, ...] = ()
     licence: str | None
     manifest: str | None
@@ -140,6 +168,17 @@ class Row(Strict):
     def version(self) -> str:
         """commit12-recipe8, as far as there is one."""
         return "-".join(part for part in ((self.commit or "")[:12], (self.recipe or "")[:8]) if part)
+
+
+def reasons_of(refusals: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """`findings` and `more_findings` of a row for refusals as JSON (`Refusal.as_json`, with source and would_change
+    where a rule gives them)."""
+    shown = refusals[:MOST_FINDINGS]
+    known = [{name: each[name] for name in Reason.model_fields if name in each} for each in shown]
+    return {
+        "findings": tuple(Reason(**({"sentence": ""} | each)) for each in known),
+        "more_findings": len(refusals) - len(shown),
+    }
 
 
 class Index(Strict):
@@ -197,7 +236,7 @@ def read_index(store: Store) -> Stored | None:
 
 def merged(old: Iterable[Row], new: Iterable[Row]) -> tuple[Row, ...]:
     """Rows of both. Of two with one identity the later created one counts, the new one in doubt, with the measurements
-    and targets of both."""
+    and targets of both, and the pairs that are known."""
     rows = {row.identity: row for row in old}
     for row in new:
         other = rows.get(row.identity)
@@ -212,6 +251,7 @@ def _joined(old: Row, new: Row) -> Row:
         update={
             "measurements": tuple(sorted(measurements.values(), key=lambda each: (each.started, each.report))),
             "targets": tuple(dict.fromkeys((*last.targets, *first.targets))),
+            "pairs": last.pairs or first.pairs,  # no manifest has them, so that a row made from one does not
         }
     )
 

@@ -19,10 +19,12 @@ from draftmill.store.index import (
     Ratio,
     Reason,
     Row,
+    Span,
     Stored,
     index_of,
     merged,
     read_index,
+    reasons_of,
     replace_index,
 )
 from draftmill.store.interface import Store
@@ -188,6 +190,7 @@ def _of_package(manifest: Manifest, evidence: Mapping[str, dict[str, Any]]) -> d
         "reason": None
         if verdict == "pass"
         else Reason(code=code, sentence=gate.get("sentence", "no gate.json is published with it")),
+        **reasons_of(refusals),
         "page": page,
         "targets": [],
     }
@@ -205,14 +208,17 @@ def measurement_of(record: Any, key: str) -> Measurement:
     from draftmill.measurement.acceptance_results import acceptance_result
     from draftmill.measurement.record import WITH_DRAFT
     from draftmill.measurement.record import Accepted as AcceptedRecord
-    from draftmill.measurement.speed_results import speed_result
+    from draftmill.measurement.speed_results import pairs_of, speed_result
 
     found: dict[str, Any] = {}
+    answers: list[Any]
     if isinstance(record, AcceptedRecord):
         result = acceptance_result(record)
         acceptance = [(None, result.figures), *result.by_kind.items()]
+        answers = list(record.acceptance.answers) if record.acceptance else []
     else:
         speed = speed_result(record)
+        answers = [draft.counters for _, draft in pairs_of(record) if draft.counters]
         acceptance = [(None, speed.acceptance), *((kind.kind, kind.acceptance) for kind in speed.kinds)]
         found = {"reason": speed.reason, "lossless": speed.lossless}
         if request := speed.request:
@@ -225,6 +231,7 @@ def measurement_of(record: Any, key: str) -> Measurement:
                 pairs=request.pairs,
             )
         result = speed  # type: ignore[assignment]
+    spans = _spans(answers, {prompted.name: prompted.kind for prompted in record.prompts})
     ran = record.ran.get(WITH_DRAFT) or next(iter(record.ran.values()), None)
     return Measurement(
         report=key,
@@ -244,12 +251,35 @@ def measurement_of(record: Any, key: str) -> Measurement:
         word=result.word,
         sentence=result.sentence,
         acceptance=tuple(
-            Accepted(kind=kind, accepted=figures.accepted, offered=figures.offered, rounds=figures.rounds)
+            Accepted(
+                kind=kind,
+                accepted=figures.accepted,
+                offered=figures.offered,
+                rounds=figures.rounds,
+                span=spans.get(kind),
+            )
             for kind, figures in acceptance
             if figures
         ),
         **found,
     )
+
+
+def _spans(answers: list[Any], kind_of: Mapping[str, str]) -> dict[str | None, Span]:
+    """The interval of accepted / offered for each kind of prompt, and for all (None), where the prompts suffice."""
+    from draftmill.measurement.acceptance_interval import LEVEL, acceptance_interval
+
+    groups: dict[str | None, list[Any]] = defaultdict(list)
+    for answer in answers:
+        groups[None].append(answer)
+        groups[kind_of[answer.prompt]].append(answer)
+    found: dict[str | None, Span] = {}
+    for kind, group in groups.items():
+        counts = [(answer.prompt, answer.accepted, answer.offered) for answer in group]
+        if interval := acceptance_interval(counts):
+            prompts = len({answer.prompt for answer in group})
+            found[kind] = Span(low=interval.low, high=interval.high, level=LEVEL, prompts=prompts)
+    return found
 
 
 def _is_named(entry: Any, name: str) -> bool:

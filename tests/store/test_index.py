@@ -14,10 +14,21 @@ from pydantic import ValidationError
 from draftmill.outcome import Refused, Temporary
 from draftmill.reports.measurement_json import report_json
 from draftmill.store import contention
-from draftmill.store.index import Measurement, Reason, Row, index_of, merged, read_index, update_index
+from draftmill.store.index import (
+    Measurement,
+    Pairing,
+    Reason,
+    Row,
+    index_of,
+    merged,
+    read_index,
+    reasons_of,
+    update_index,
+)
 from draftmill.store.index_rebuilding import build_index, measurement_of, rebuild_index, row_at
 from draftmill.store.interface import Store
 from draftmill.store.local import LocalStore
+from tests.speculation.records import counters
 from tests.store.drafters import START, contents, publish_drafter
 from tests.store.samples import digest, source
 from tests.support.measured import FASTER, by_counters, file, speed
@@ -68,7 +79,9 @@ def test_what_was_written_is_read_again(store: Store) -> None:
     assert value["rows"][1]["reason"] == {
         "code": "x.y",
         "sentence": "It is not.",
+        "where": None,
         "measured": [1, None],
+        "expected": None,
         "source": "a page",
         "would_change": None,
     }
@@ -104,6 +117,24 @@ def test_of_two_rows_with_one_identity_the_later_counts_with_the_measurements_of
     [found] = merged([old], [old.model_copy(update={"licence": "again"})])
     assert found.licence == "again"
     assert len(merged([old], [row(commit="0" * 40)])) == 2
+
+
+def test_pairs_that_no_manifest_knows_outlive_a_row_made_from_one() -> None:
+    pairs = (Pairing(target="T", verdict="compatible", off_pair=True),)
+    [found] = merged([row(pairs=pairs)], [row(licence="again")])
+    assert (found.licence, found.pairs) == ("again", pairs)
+    other = (Pairing(target="U", verdict="not judged", why="It cannot be fetched."),)
+    [found] = merged([row(pairs=pairs)], [row(day=1, pairs=other)])
+    assert found.pairs == other
+
+
+def test_a_row_lists_its_findings_up_to_a_number_and_says_how_many_more_there_are() -> None:
+    refusals = [
+        {"code": f"x.y{n}", "where": "a", "measured": n, "expected": 0, "sentence": "No.", "more": 1} for n in range(23)
+    ]
+    found = row(**reasons_of(refusals))
+    assert [each.code for each in found.findings] == [f"x.y{n}" for n in range(20)]
+    assert (found.more_findings, found.findings[3].measured, found.findings[3].expected) == (3, 3, 0)
 
 
 def test_racing_writers_find_all_their_rows_in_it(store: Store) -> None:
@@ -238,6 +269,27 @@ def test_an_acceptance_report_in_short_has_its_counts() -> None:
     found = measurement_of(by_counters(), "reports/measure/x/report.json")
     assert (found.what, found.ratio, found.lossless) == ("acceptance", None, None)
     assert found.acceptance[0].offered > 0
+    assert [each.span for each in found.acceptance] == [None] * len(found.acceptance)  # two prompts: too few
+
+
+def test_a_report_over_enough_prompts_has_the_interval_of_its_acceptance() -> None:
+    """Six prompts of one kind: three accept 50 of 52 drafts in 13 rounds, three none of 63 x 4."""
+    record = by_counters()
+    assert record.acceptance is not None
+    none = {"accepted": 0, "offered": 252, "passes": 63, "undrafted": 0, "by_position": None}
+    answers = tuple(
+        counters().model_copy(update={"prompt": f"p{n}", "by_position": None} | (none if n % 2 else {}))
+        for n in range(6)
+    )
+    prompts = tuple(record.prompts[0].model_copy(update={"name": f"p{n}", "kind": "code"}) for n in range(6))
+    acceptance = record.acceptance.model_copy(update={"answers": answers})
+    found = measurement_of(record.model_copy(update={"acceptance": acceptance, "prompts": prompts}), "reports/m/x")
+    whole, code = found.acceptance
+    assert (whole.kind, code.kind) == (None, "code")
+    assert code.span is not None
+    assert (code.accepted, code.offered, code.span.prompts, code.span.level) == (150, 912, 6, 0.95)
+    assert 0 <= code.span.low < 150 / 912 < code.span.high <= 50 / 52
+    assert whole.span == code.span
 
 
 def test_damaged_manifests_and_reports_are_left_out_and_told(filled: Store) -> None:
