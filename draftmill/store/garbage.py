@@ -14,6 +14,7 @@ from draftmill.store.interface import Entry, Store
 from draftmill.store.manifest import NAME, TOP, read_manifest
 from draftmill.store.provenance import NAME as PROVENANCE
 from draftmill.store.reading import get
+from draftmill.store.signatures import is_signature
 
 DAY_S = 86400.0
 _COMMITS = {"measure": "report.json", "catalogue": "summary.json"}
@@ -91,7 +92,7 @@ def _folders(store: Store, prefix: str, depth: int) -> Iterator[tuple[str, list[
 
 
 def _named(store: Store, folder: str, entries: list[Entry]) -> frozenset[str] | None:
-    """The keys that the folder's manifest keeps, itself and its provenance included; None where there is no manifest.
+    """The keys that a manifest keeps, its own and those of provenance and signatures too; None where there is none.
 
     Raises Refused where it cannot be read.
     """
@@ -99,7 +100,9 @@ def _named(store: Store, folder: str, entries: list[Entry]) -> frozenset[str] | 
     if not any(entry.key == key for entry in entries):
         return None
     manifest = read_manifest(get(store, key), store.where(key))
-    return frozenset({key, f"{folder}/{PROVENANCE}", *(f"{folder}/{file.path}" for file in manifest.files)})
+    signatures = {entry.key for entry in entries if is_signature(entry.key.removeprefix(f"{folder}/"))}
+    files = {f"{folder}/{file.path}" for file in manifest.files}
+    return frozenset({key, f"{folder}/{PROVENANCE}", *signatures, *files})
 
 
 def _old(entries: list[Entry], kept: frozenset[str], why: str, now: float, grace_s: float) -> list[Waste]:

@@ -1,8 +1,8 @@
 """Pulling: the files that a manifest promises, in parallel ranges, taken up where an earlier pull ended, all hashed.
 
 A pulled folder holds the files under the manifest's paths, `draftmill-pull.json` (which publication this is, and which
-of its quants were asked for; written first), `draftmill-notices.txt`, and `manifest.json`, written last: where it is,
-everything that was asked for is there.
+of its quants were asked for; written first), `draftmill-notices.txt`, the provenance and signatures, and
+`manifest.json`, written last: where it is, everything that was asked for is there.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -29,6 +29,8 @@ from draftmill.store.provenance import NAME as PROVENANCE
 from draftmill.store.provenance import statement
 from draftmill.store.reading import get
 from draftmill.store.selection import select
+from draftmill.store.signatures import check as check_signature
+from draftmill.store.signatures import names_in
 from draftmill.store.transfer import Transfer, no_space
 from draftmill.whole_file import write_whole
 
@@ -84,17 +86,27 @@ def pull(
     *,
     threads: int = THREADS,
     pause: Pause | None = None,
+    public_key: Path | None = None,
 ) -> Pulled:
     """Writes the files of the publication whose manifest has this key below `folder`, which is made where it is not.
 
-    quants: of these models only, see `selection.select`. pause: waits between attempts.
-    Raises Refused with all findings: an unknown quant, bytes that are not the promised ones (pull.bytes_differ), a
-    folder that holds something else (pull.other_publication, pull.in_the_way); InputOutput("pull.no_space") and others
-    of disk and store. After any of them the same call goes on where this one ended.
+    quants: of these models only, see `selection.select`. pause: waits between attempts. public_key: whose signature it
+    has to have; nothing is written before that is known.
+    Raises Refused with all findings: a signature that is missing or wrong (signature.*), an unknown quant, bytes that
+    are not the promised ones (pull.bytes_differ), a folder that holds something else (pull.other_publication,
+    pull.in_the_way); InputOutput("pull.no_space") and others of disk and store. After any of them the same call goes on
+    where this one ended.
     """
     quants = tuple(quants)
     manifest, data = read_publication(store, key)
     files = select(manifest, quants)
+    provenance = statement(manifest, data)
+    signatures = {name: get(store, manifest.key_of(name)) for name in names_in(store, manifest)}
+    if public_key:
+        beside = {PROVENANCE: sha256(provenance).hexdigest()}
+        where = store.where(manifest.folder)
+        if findings := list(check_signature(manifest, data, beside, public_key, signatures.get, where)):
+            raise Refused(*findings)
     with _explained(folder):
         folder.mkdir(parents=True, exist_ok=True)
         record = _record(store, manifest, data, folder, quants)
@@ -106,9 +118,12 @@ def pull(
         transfer = Transfer(store, manifest, folder, progress, threads, pause)
         received = transfer.fetch(wanted, done=kept, total=sum(file.size for file in files))
         write_whole(folder / NOTICES, notices_of(manifest))
-        write_whole(folder / PROVENANCE, statement(manifest, data))
+        write_whole(folder / PROVENANCE, provenance)
+        for name, content in signatures.items():
+            (folder / name).parent.mkdir(exist_ok=True)
+            write_whole(folder / name, content)
         write_whole(folder / MANIFEST, data)
-        _sweep(folder, [*(file.path for file in files), RECORD, NOTICES, PROVENANCE, MANIFEST])
+        _sweep(folder, [*(file.path for file in files), RECORD, NOTICES, PROVENANCE, *signatures, MANIFEST])
     return Pulled(folder, manifest, files, received, kept + transfer.resumed)
 
 

@@ -17,6 +17,8 @@ from draftmill.store.provenance import statement
 from draftmill.store.pull import RECORD, read_record
 from draftmill.store.reading import get
 from draftmill.store.selection import select
+from draftmill.store.signatures import check as check_signature
+from draftmill.store.signatures import is_signature
 
 OURS = (MANIFEST, NOTICES, PROVENANCE, RECORD)
 
@@ -33,12 +35,18 @@ class Verification:
 
 
 def verify(
-    path: Path, quants: Iterable[str] = (), store: Store | None = None, progress: Progress = silent
+    path: Path,
+    quants: Iterable[str] = (),
+    store: Store | None = None,
+    progress: Progress = silent,
+    *,
+    public_key: Path | None = None,
 ) -> Verification:
     """Reads every byte below `path`, a pulled folder or a publication's folder in a local store.
 
     quants: what has to be there; without them what the folder was pulled as, or everything. store: also compare the
     manifest with the one that is published there: whoever changes files can change a manifest beside them.
+    public_key: also hold the folder against the signature by this key.
     Raises InputOutput("verify.no_manifest"), Refused for a manifest that cannot be read or an unknown quant, and what
     the store raises.
     """
@@ -57,6 +65,8 @@ def verify(
     record = read_record(folder)
     expected = select(manifest, quants or (record.quants if record and record.quants else ()))
     findings = list(_manifest_findings(folder, manifest, data, store))
+    if public_key:
+        findings += _signature_findings(folder, manifest, data, public_key)
     verified, total, done = [], sum(file.size for file in expected), 0
     there = {
         name.relative_to(folder).as_posix() for name in folder.rglob("*") if not name.is_dir() or name.is_symlink()
@@ -72,7 +82,7 @@ def verify(
         else:
             verified.append(file)
     listed = {file.path for file in manifest.files}
-    findings += [_unlisted(folder / name) for name in sorted(there - listed - set(OURS))]
+    findings += [_unlisted(folder / name) for name in sorted(there - listed - set(OURS)) if not is_signature(name)]
     absent = tuple(file for file in manifest.files if file not in expected and file.path not in there)
     return Verification(manifest, tuple(verified), absent, tuple(findings))
 
@@ -104,6 +114,18 @@ def _manifest_findings(folder: Path, manifest: Manifest, data: bytes, store: Sto
             "the provenance of this manifest",
             "It says of these files what their manifest does not. Pull again: it is written anew.",
         )
+
+
+def _signature_findings(folder: Path, manifest: Manifest, data: bytes, public_key: Path) -> Iterator[Refusal]:
+    def read(name: str) -> bytes | None:
+        path = folder / name
+        return path.read_bytes() if path.is_file() else None
+
+    beside = {name: sha256_file(folder / name) for name in OURS[1:] if (folder / name).is_file()}
+    try:
+        yield from check_signature(manifest, data, beside, public_key, read, str(folder))
+    except OSError as error:
+        raise _unreadable(folder, error) from error
 
 
 def _compare(path: Path, file: File) -> Refusal | None:

@@ -1,0 +1,1 @@
+"""Signatures by a key file, in the form of the OpenSSF model signing specification (OMS)."""
