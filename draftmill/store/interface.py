@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal, Protocol
 
 from draftmill.progress import Progress, silent
@@ -74,6 +75,10 @@ class Store(Protocol):
 
     def where(self, key: str) -> str:
         """Where a person finds the object: a path or an s3:// address."""
+
+    def note_uploads(self, folder: Path) -> None:
+        """From now on unfinished uploads are noted below `folder`, and the next try on this machine goes on with them
+        where the store can do that."""
 
     def create(self, key: str, body: Body, sha256: str, progress: Progress = silent) -> Creation:
         """Creates the object if the key is absent, whole or not at all. Never overwrites.

@@ -40,6 +40,9 @@ class LocalStore:
     def where(self, key: str) -> str:
         return str(self.root / check_key(key))
 
+    def note_uploads(self, folder: Path) -> None:
+        """A copy that ended early is made anew."""
+
     def create(self, key: str, body: Body, sha256: str, progress: Progress = silent) -> Creation:
         target = self.root / check_key(key)
         with _explained(self.where(key)):
@@ -259,11 +262,12 @@ def _explained(where: str) -> Iterator[None]:
     except OSError as error:
         advice = {
             errno.ENOSPC: "free some space there and repeat",
-            errno.EDQUOT: "your quota there is used up",
+            errno.EDQUOT: "your quota there is used up; free some of it and repeat",
             errno.EACCES: "give yourself the right to write there, or choose another --store",
             errno.EPERM: "give yourself the right to write there, or choose another --store",
             errno.EROFS: "it is mounted read-only; choose another --store",
             errno.ENOTDIR: "a file stands where a folder is needed; move it away",
             errno.EEXIST: "a file stands where a folder is needed; move it away",
         }.get(error.errno or 0, "look at the disk, then repeat")
-        raise InputOutput(f"{where}: {error.strerror}; {advice}.", code="store.io", where=where) from error
+        code = "store.full" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "store.io"
+        raise InputOutput(f"{where}: {error.strerror}; {advice}.", code=code, where=where) from error

@@ -148,7 +148,8 @@ def ready_store(store: Store, memory: Path) -> Probe:
     """Makes a store ready for use: probed once per endpoint, bucket and server, remembered below `memory` for a week.
 
     Sets `store.promises` and gives what was found, so that the caller can tell the downgrades. A refusal is not
-    remembered. Raises Refused, and what `probe` raises.
+    remembered. Unfinished uploads are noted there too, see `Store.note_uploads`.
+    Raises Refused, and what `probe` raises.
     """
     file = memory / f"{sha256_json([PROBE_VERSION, *store.identity()])[:32]}.json"
     found = _remembered(file)
@@ -157,6 +158,7 @@ def ready_store(store: Store, memory: Path) -> Probe:
         found.require()
         _remember(file, found)
     store.promises = found.promises
+    store.note_uploads(memory / "uploads")
     store.sweep()
     return found
 

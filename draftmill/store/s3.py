@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import BotoCoreError, ClientError
@@ -20,9 +21,10 @@ from draftmill.store.bodies import Body, size_of, verified
 from draftmill.store.endings import changed, missing
 from draftmill.store.interface import Check, Creation, Entry, Head, Promises
 from draftmill.store.keys import check_key, check_prefix
-from draftmill.store.multipart import MIB, part_size_for, upload
+from draftmill.store.multipart import MIB, part_size_for, parts_of, upload
 from draftmill.store.reading import verified as verified_pieces
-from draftmill.store.s3_endings import ABSENT, CONFLICT, EXISTS, code_of, explained, no_bucket, status_of
+from draftmill.store.s3_endings import ABSENT, CONFLICT, EXISTS, code_of, explained, named, no_bucket, status_of
+from draftmill.store.unfinished import noted
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
@@ -44,6 +46,7 @@ class S3Store:
         self._root = f"{check_key(prefix)}/" if prefix else ""
         self.name = f"s3://{'/'.join(filter(None, [bucket, self.prefix]))} at {client.meta.endpoint_url}"
         self.promises = Promises()
+        self._notes: Path | None = None
 
     def __repr__(self) -> str:
         return f"S3Store({self.name!r})"
@@ -54,6 +57,9 @@ class S3Store:
 
     def place(self, key: str) -> dict[str, Any]:
         return {"Bucket": self.bucket, "Key": check_key(self._root + check_key(key))}
+
+    def note_uploads(self, folder: Path) -> None:
+        self._notes = folder
 
     def create(self, key: str, body: Body, sha256: str, progress: Progress = silent) -> Creation:
         where = self.where(key)
@@ -106,22 +112,28 @@ class S3Store:
         if not is_absent():
             return None
         conditional = self.promises.conditional_complete
-        with explained(self.where(key)):
+        place, part_size = self.place(key), part_size_for(size, self.part_size)
+        with (
+            explained(self.where(key)),
+            noted(self._notes, self.client.meta.endpoint_url, place, sha256, part_size) as note,
+        ):
             try:
                 return upload(
                     self.client,
-                    self.place(key),
+                    place,
                     body,
                     sha256,
                     size=size,
                     metadata={SHA256: sha256},
-                    part_size=part_size_for(size, self.part_size),
+                    part_size=part_size,
                     conditions=IF_ABSENT if conditional else {},
                     may_complete=None if conditional else is_absent,
+                    note=note,
                     progress=progress,
                 )
             except ClientError as error:
-                if _exists(error):
+                # A completion whose answer was lost is asked for again, and there is no such upload any more.
+                if _exists(error) or (code_of(error) == "NoSuchUpload" and not is_absent()):
                     return None
                 raise
 
@@ -150,7 +162,7 @@ class S3Store:
             except ClientError as error:
                 if code_of(error) in ABSENT:
                     return None
-                raise
+                raise named(error, lambda: self.client.get_object(**self.place(key), Range="bytes=0-0")) from None
         return Head(key, answer["ContentLength"], _recorded(answer), answer["ETag"])
 
     def read(self, key: str, start: int = 0, stop: int | None = None) -> Iterator[bytes]:
@@ -221,11 +233,14 @@ class S3Store:
             pages = self.client.get_paginator("list_multipart_uploads")
             for page in pages.paginate(Bucket=self.bucket, Prefix=self._root):
                 for item in page.get("Uploads", []):
-                    if item["Initiated"] < before:
+                    place: dict[str, Any] = {"Bucket": self.bucket, "Key": item["Key"]}
+                    # A big file on a slow line takes days, and each part of it is a sign of life.
+                    if item["Initiated"] < before and all(
+                        part["LastModified"] < before
+                        for part in parts_of(self.client, place, item["UploadId"]).values()
+                    ):
                         if not dry:
-                            self.client.abort_multipart_upload(
-                                Bucket=self.bucket, Key=item["Key"], UploadId=item["UploadId"]
-                            )
+                            self.client.abort_multipart_upload(**place, UploadId=item["UploadId"])
                         found.append(f"{item['Key'].removeprefix(self._root)} (upload {item['UploadId'][:8]})")
         return found
 
@@ -236,7 +251,9 @@ class S3Store:
             except ClientError as error:
                 if status_of(error) == 404:
                     raise no_bucket(self.name) from None
-                raise
+                raise named(
+                    error, lambda: self.client.list_objects_v2(Bucket=self.bucket, Prefix=self._root, MaxKeys=1)
+                ) from None
         headers = answer["ResponseMetadata"]["HTTPHeaders"]
         return [str(self.client.meta.endpoint_url), self.bucket, headers.get("server", "")]
 

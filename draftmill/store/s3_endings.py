@@ -4,7 +4,7 @@ Their texts are kept out on purpose: a credential with a line break in it, for o
 complaint about the header.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from botocore import exceptions as boto
@@ -30,6 +30,17 @@ def status_of(error: ClientError) -> int:
     return int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
 
 
+def named(error: ClientError, ask: Callable[[], object]) -> ClientError:
+    """The answer to a HEAD that was turned away has no body and so no code: what the server says to `ask`, a like
+    request with a body, where that is turned away too."""
+    if status_of(error) in (400, 401, 403):
+        try:
+            ask()
+        except ClientError as same:
+            return same
+    return error
+
+
 @contextmanager
 def explained(where: str) -> Iterator[None]:
     """Turns what boto3 raises inside into a MillError about `where`."""
@@ -48,13 +59,18 @@ def _answered(where: str, code: str, status: int) -> MillError:
             return no_bucket(where)
         case "InvalidAccessKeyId" | "SignatureDoesNotMatch" | "ExpiredToken" | "InvalidToken":
             return NotPermitted(
-                f"{said}; the credentials are wrong or have expired. Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, "
-                "or the credentials file, to ones that this server knows.",
+                f"{said}; the credentials are wrong or have expired. Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY "
+                "(with a session AWS_SESSION_TOKEN too), or the credentials file, to ones that this server knows, and "
+                "repeat.",
                 code="store.not_permitted",
                 where=where,
             )
         case "RequestTimeTooSkewed":
-            return BadConfiguration(f"{said}; this machine's clock is wrong, set it.", code="store.clock", where=where)
+            return BadConfiguration(
+                f"{said}; this machine's clock and the server's differ. Set the wrong one and repeat.",
+                code="store.clock",
+                where=where,
+            )
         case "PermanentRedirect" | "AuthorizationHeaderMalformed" | "IllegalLocationConstraintException" | "301":
             return BadConfiguration(
                 f"{said}; the bucket is in another region, set AWS_DEFAULT_REGION.", code="store.region", where=where
@@ -68,7 +84,12 @@ def _answered(where: str, code: str, status: int) -> MillError:
             where=where,
         )
     if status == 429 or (status >= 500 and status != 501) or code in _DAMAGED | CONFLICT | {"RequestTimeout"}:
-        return Temporary(f"{said}, also when asked again; repeat later.", code="store.temporary", where=where)
+        return Temporary(
+            f"{said}, also when asked again; repeat later. If it stays so, look at the server: many answer like this "
+            "when their disk is full.",
+            code="store.temporary",
+            where=where,
+        )
     if status == 404:
         return InputOutput(f"{said}; publish it again.", code="store.missing", where=where)
     return Unavailable(
