@@ -16,6 +16,7 @@ from draftmill.outcome import MillError
 from flows.commands import AsJson, Explain, Runner, Store, Work, ensure_images
 from flows.display import shown
 from flows.order import DEFAULT_HUB
+from flows.signing import SignKey, use_key
 
 app = typer.Typer(no_args_is_help=True, help="Every drafter that is known, and what there is to do.")
 
@@ -139,6 +140,7 @@ def run(
     store: Store = "./mill-store",
     work: Work = Path("mill-work"),
     hub: HubAddress = DEFAULT_HUB,
+    sign_key: SignKey = None,
     as_json: AsJson = False,
     explain: Explain = False,
 ) -> None:
@@ -149,6 +151,7 @@ def run(
     """
     from flows.catalogue_order import CatalogueOrder
 
+    use_key(sign_key)
     order = CatalogueOrder(
         catalogue=_path(catalogue).absolute(),
         only=only,

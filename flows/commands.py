@@ -15,6 +15,7 @@ from draftmill.gguf.mixes import MIXES
 from draftmill.outcome import MillError
 from flows.display import Display, progress_of, shown
 from flows.order import DEFAULT_HUB, DEFAULT_QUANTS, Ending, Order
+from flows.signing import SignKey, use_key
 
 ROOT = Path(__file__).resolve().parents[1]
 CATALOGUE = ROOT / "config" / "catalogue.yaml"
@@ -52,6 +53,7 @@ def convert(
     licence_file: Annotated[
         list[Path] | None, typer.Option(help="LICENSE or NOTICE to carry; may be given again.")
     ] = None,
+    sign_key: SignKey = None,
     stock_converter: Annotated[Path | None, typer.Option(help="convert_hf_to_gguf.py of llama.cpp.")] = None,
     stock_python: Annotated[Path | None, typer.Option(help="The interpreter that has torch and transformers.")] = None,
     llama_quantize: Annotated[str | None, typer.Option(help="The llama-quantize to use.")] = None,
@@ -64,6 +66,7 @@ def convert(
         raise typer.BadParameter(f"{', '.join(unknown)}: ours makes {', '.join(MIXES)}; --quantizer stock makes others")
     if missing := [str(path) for path in licence_file or () if not path.is_file()]:
         raise typer.BadParameter(f"no such file: {', '.join(missing)}", param_hint="--licence-file")
+    use_key(sign_key)
     order = Order(
         ref=ref,
         quants=quants,

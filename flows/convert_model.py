@@ -31,6 +31,7 @@ from flows.recipe import asked_for, conversion_recipe
 from flows.runners.choice import make_runner
 from flows.runners.runner import Runner
 from flows.secrets import secret_files
+from flows.signing import check_key, signed
 from flows.stock_tools import StockTools
 
 TOKENIZER = "tokenizer.json"
@@ -64,7 +65,7 @@ def publish(store: Store, publication: Publication) -> Published:
     display = DISPLAY.get()
     title = f"publish {publication.manifest.entry}"
     display.started(title, "the last step")
-    published = publish_to(store, publication.files, publication.manifest, progress_of(display, title))
+    published = signed(store, publish_to(store, publication.files, publication.manifest, progress_of(display, title)))
     display.ended(title, "created" if published.created else "there already")
     return published
 
@@ -99,6 +100,7 @@ def _convert(order: Order, chain: Chain, steps: Steps) -> Ending:
 
     if order.quantizer == "native" and (unknown := [quant for quant in order.quants if quant not in MIXES]):
         raise Refused(*(unknown_type(quant) for quant in unknown))
+    check_key()
     store = open_store(order.store)
     ready_store(store, order.work / "probes")
     listing: Listing = do(steps.resolve(order.ref, "model")).facts["listing"]
@@ -108,7 +110,7 @@ def _convert(order: Order, chain: Chain, steps: Steps) -> Ending:
     recipe = conversion_recipe(order, listing["commit"], (donor["repo"], donor["commit"]) if donor else None).digest
     entry = entry_name(order, listing)
     if found := find(store, "model", entry, listing["commit"], recipe):
-        return _ended(order, chain, store, found)
+        return _ended(order, chain, store, signed(store, found))
 
     model = do(steps.download(order.ref, listing))
     weights = do(steps.intake(order.ref, model, "model")).facts["tensors"]["weights"]

@@ -96,7 +96,9 @@ os.execv(sys.executable, [sys.executable, "-m", "prefect", *sys.argv[2:]])
 
 def _start(port: int, output: IO[str]) -> subprocess.Popen[bytes]:
     arguments = ["server", "start", "--host", "127.0.0.1", "--port", str(port), "--no-services"]
-    environment = {k: v for k, v in os.environ.items() if not k.startswith(("AWS_", "HF_TOKEN", "HUGGING_FACE"))}
+    environment = {
+        k: v for k, v in os.environ.items() if not k.startswith(("AWS_", "HF_TOKEN", "HUGGING_FACE", "DRAFTMILL_SIGN"))
+    }
     return subprocess.Popen(
         [sys.executable, "-c", _BOUND_TO_PARENT, str(os.getpid()), *arguments],
         stdin=subprocess.DEVNULL,

@@ -6,12 +6,16 @@ from typing import Any
 from flows.commands import ensure_images
 from flows.display import shown
 from flows.order import Order
+from flows.signing import use_key
 
 
-def validate_package(ref: str, *, hub: str, store: str, work: Path, runner: str) -> dict[str, Any]:
+def validate_package(
+    ref: str, *, hub: str, store: str, work: Path, runner: str, sign_key: Path | None = None
+) -> dict[str, Any]:
     """{"gate": the content of gate.json, "published": path -> place}. Raises MillError when something broke."""
     from flows.prefect_server import prefect_server
 
+    use_key(sign_key)
     order = Order.model_validate({"ref": ref, "hub": hub, "store": store, "work": work, "runner": runner})
     if order.runner == "docker":
         with shown(False) as display:

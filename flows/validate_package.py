@@ -35,6 +35,7 @@ from flows.recipe import gate_recipe
 from flows.runners.choice import make_runner
 from flows.runners.runner import GIB, Limits, Runner
 from flows.secrets import secret_files
+from flows.signing import check_key, signed
 from flows.stock_tools import StockTools
 from jobs.contract import Result
 
@@ -90,6 +91,7 @@ def _validate(order: Order, chain: Chain, steps: Steps) -> Validation:
     def do(step: Step) -> Done:
         return run_job.with_options(task_run_name=step.title)(chain, step)
 
+    check_key()
     store = open_store(order.store)
     ready_store(store, order.work / "probes")
     listing: Listing = do(steps.resolve(order.ref, "package")).facts["listing"]
@@ -97,7 +99,7 @@ def _validate(order: Order, chain: Chain, steps: Steps) -> Validation:
     made_of = gate_recipe(entry, listing["commit"], listing["not_taken"])
     parameters, recipe = made_of.parameters, made_of.digest
     if found := find(store, "package", entry, listing["commit"], recipe):
-        return _ended(order, store, found)
+        return _ended(order, store, signed(store, found))
     package = do(steps.download(order.ref, listing))
     step = Step(
         "gate", f"gate {order.ref}", order.ref, parameters, {"package": Input.of(package.finished)}, limits=LIMITS

@@ -93,7 +93,20 @@ def _drop_output() -> None:
 
 
 def _run() -> None:
-    from draftmill.cli import devices, dflash, doctor, index, list, measure, pull, show, store, tokenizers, validate
+    from draftmill.cli import (
+        devices,
+        dflash,
+        doctor,
+        index,
+        list,
+        measure,
+        pull,
+        show,
+        sign,
+        store,
+        tokenizers,
+        validate,
+    )
 
     app.command("doctor")(doctor.doctor)
     app.command("validate")(validate.validate)
@@ -101,6 +114,7 @@ def _run() -> None:
     app.command("show")(show.show)
     app.command("pull")(pull.pull)
     app.command("verify")(pull.verify)
+    app.command("sign")(sign.sign)
     app.command("url")(pull.url)
     store.app.command("index")(index.index)
     app.add_typer(store.app, name="store")

@@ -14,6 +14,7 @@ from draftmill.cli.retrieval import (
     NO_VERDICT,
     AsJson,
     Credentials,
+    PublicKey,
     Quants,
     Ref,
     Store,
@@ -45,6 +46,7 @@ def pull(
         Path | None, typer.Option(envvar="DRAFTMILL_ENGINE", help="Your llama-server: the printed line suits it.")
     ] = None,
     library_path: LibraryPath = None,
+    public_key: PublicKey = None,
     store: Store = DEFAULT_STORE,
     credentials_file: Credentials = None,
     as_json: AsJson = False,
@@ -62,7 +64,7 @@ def pull(
         place = catalogue.find(ref)
         folder = out or Path(place.entry.rpartition("/")[2])
         with progress_bar() as progress:
-            pulled = catalogue.pull(place.folder, folder, quant or (), progress)
+            pulled = catalogue.pull(place.folder, folder, quant or (), progress, public_key=public_key)
         if later := catalogue.later_verdict(pulled.manifest):
             why = f", {later.reason.code}: {later.reason.sentence}" if later.reason else ""
             remark([f"this is an older publication; the newest verdict on {later.entry} is {later.verdict}{why}"])
@@ -77,15 +79,18 @@ def pull(
                     "files": [file.model_dump(mode="json") for file in pulled.files],
                     "received": pulled.received,
                     "kept": pulled.kept,
+                    "signed": public_key is not None,
                     "notices": list(pulled.manifest.notices),
                     "serve": [line for _, line, _ in lines],
                 }
             )
         else:
-            _draw(pulled, str(place), server, lines)
+            _draw(pulled, str(place), server, lines, public_key)
 
 
-def _draw(pulled: "Pulled", place: str, server: "Engine", lines: list[tuple[str, str, str]]) -> None:
+def _draw(
+    pulled: "Pulled", place: str, server: "Engine", lines: list[tuple[str, str, str]], public_key: Path | None
+) -> None:
     console = Console(emoji=False, soft_wrap=True)
     manifest = pulled.manifest
     kept = f", {pulled.kept:,} were there" if pulled.kept else ""
@@ -93,6 +98,8 @@ def _draw(pulled: "Pulled", place: str, server: "Engine", lines: list[tuple[str,
         f"[green]verified[/] {plain(place)}: {len(pulled.files)} files in {plain(str(pulled.folder))}"
         f" ({pulled.received:,} bytes came{kept})"
     )
+    if public_key:
+        console.print(f"[green]signed[/] by the key of {plain(str(public_key))}")
     console.print(f"licence {plain(manifest.licence.id or 'not named')}, see draftmill-notices.txt")
     for notice in manifest.notices:
         console.print(plain(notice))
@@ -136,25 +143,34 @@ def _best(measurements: "Iterable[Measurement]") -> "Measurement | None":
 
 
 def verify(
-    path: Annotated[Path, typer.Argument(help="A pulled folder.", show_default=False)],
+    path: Annotated[
+        str,
+        typer.Argument(metavar="PATH_OR_REF", help="A pulled folder; or owner/repo, with --store.", show_default=False),
+    ],
     quant: Quants = None,
+    public_key: PublicKey = None,
     store: Annotated[
         str | None, typer.Option(help="Also hold the manifest against the one published in this store.")
     ] = None,
     credentials_file: Credentials = None,
     as_json: AsJson = False,
 ) -> None:
-    """Hold a pulled folder against its manifest, byte for byte.
+    """Hold a pulled folder, or a publication where it lies, against its manifest, byte for byte.
 
+    With --public-key also against the signature by that key: a missing one, or one by another key, is refused.
     Ends with 0 when all is as published, 1 when something is not, 3 when it cannot be told.
     """
     from draftmill.store.verify import verify as verify_folder
 
     with ending(as_json):
         try:
-            against = open_catalogue(store, credentials_file).store if store else None
+            catalogue = open_catalogue(store, credentials_file) if store else None
             with progress_bar() as progress:
-                found = verify_folder(path, quant or (), against, progress)
+                if catalogue and not Path(path).exists():
+                    found = catalogue.verify_published(path, progress, public_key=public_key)
+                else:
+                    against = catalogue.store if catalogue else None
+                    found = verify_folder(Path(path), quant or (), against, progress, public_key=public_key)
         except InputOutput as error:
             _no_verdict(error, as_json)
             raise typer.Exit(NO_VERDICT) from None
@@ -166,21 +182,24 @@ def verify(
                     "entry": found.manifest.entry,
                     "manifest": found.manifest.key,
                     "verified": [file.path for file in found.verified],
+                    "signed": None if public_key is None else not found.findings,
                     "not_expected": [file.path for file in found.not_expected],
                     "refusals": [refusal.as_json() for refusal in found.findings],
                 }
             )
         else:
-            _draw_verdict(found, verdict)
+            _draw_verdict(found, verdict, public_key)
         raise typer.Exit(REFUSED_OR_FAILED if found.findings else 0)
 
 
-def _draw_verdict(found: Any, verdict: str) -> None:
+def _draw_verdict(found: Any, verdict: str, public_key: Path | None) -> None:
     console = Console(emoji=False, soft_wrap=True)
     for refusal in found.findings:
         tell(console, "refused", refusal.as_json())
     absent = f"; not asked for: {', '.join(file.path for file in found.not_expected)}" if found.not_expected else ""
     said = f"{len(found.verified)} files of {found.manifest.folder} are as published"
+    if public_key and not found.findings:
+        said += f", and signed by the key of {public_key}"
     console.print(f"[{'red' if found.findings else 'green'}]{verdict}[/] {plain(said + absent)}")
 
 

@@ -26,6 +26,10 @@ Quants = Annotated[
     list[str] | None, typer.Option("--quant", help="This encoding only, such as Q4_K_M; may be given again.")
 ]
 Fresh = Annotated[bool, typer.Option("--fresh", help="Read manifests and reports instead of the index: slower.")]
+PublicKey = Annotated[
+    Path | None,
+    typer.Option(envvar="DRAFTMILL_PUBLIC_KEY", help="The publisher's public key (PEM): it has to be signed by it."),
+]
 DEFAULT_STORE = "./mill-store"
 
 

@@ -33,7 +33,8 @@ COLOURS = {
 }
 DEFAULT_HUB = "https://huggingface.co"
 PIPELINE = "draftmill.pipeline"
-"""Entry points of what needs more than the base install; `validate_package(ref, hub, store, work, runner)` is one."""
+"""Entry points of what needs more than the base install; `validate_package(ref, hub, store, work, runner, sign_key)` is
+one."""
 
 
 def validate(
@@ -59,6 +60,10 @@ def validate(
     runner: Annotated[
         Literal["process", "docker"], typer.Option(envvar="DRAFTMILL_RUNNER", help="Where jobs run, with --publish.")
     ] = "process",
+    sign_key: Annotated[
+        Path | None,
+        typer.Option(envvar="DRAFTMILL_SIGN_KEY", help="Sign what --publish publishes with this private key (PEM)."),
+    ] = None,
 ) -> None:
     """Prove or refute what a FastFlowLM DFlash package says of itself, check by check.
 
@@ -79,7 +84,7 @@ def validate(
         if report:
             _ready_report_folder(report, package)
         if publish:
-            value = _published(package, hub, store, work.absolute(), runner)
+            value = _published(package, hub, store, work.absolute(), runner, sign_key)
         else:
             value = {"gate": _gated(package, hub, work)}
         if report:
@@ -132,7 +137,7 @@ def _token() -> str | None:
     return Path(place).read_text().strip() if place else os.environ.get("HF_TOKEN", "").strip() or None
 
 
-def _published(package: str, hub: str, store: str, work: Path, runner: str) -> dict[str, Any]:
+def _published(package: str, hub: str, store: str, work: Path, runner: str, sign_key: Path | None) -> dict[str, Any]:
     """{"gate": ..., "published": name -> place}"""
     from draftmill.dflash.gate_files import is_folder
 
@@ -145,7 +150,7 @@ def _published(package: str, hub: str, store: str, work: Path, runner: str) -> d
             code="cli.pipeline",
         ) from None
     ref = str(Path(package).resolve()) if is_folder(Path(package)) else package
-    value: dict[str, Any] = run(ref, hub=hub, store=store, work=work, runner=runner)
+    value: dict[str, Any] = run(ref, hub=hub, store=store, work=work, runner=runner, sign_key=sign_key)
     return value
 
 

@@ -28,6 +28,7 @@ from draftmill.store.reading import verified
 from draftmill.store.reference import Place, Reference, ambiguous, no_version, place_of, read_reference, unknown
 from draftmill.store.selection import select, select_file
 from draftmill.store.verify import Verification, verify
+from draftmill.store.verify_published import verify_published
 
 LARGEST_EVIDENCE = 4 << 20
 DAY_S = 24 * 3600
@@ -171,15 +172,29 @@ class Catalogue:
         progress: Progress = silent,
         *,
         threads: int = THREADS,
+        public_key: Path | None = None,
     ) -> Pulled:
         """Fetches REF's files into `folder`, verified; see `pull.pull`. The same call goes on after an interruption."""
-        return pull(self.store, _key(self.find(ref)), folder, quants, progress, threads=threads)
+        key = _key(self.find(ref))
+        return pull(self.store, key, folder, quants, progress, threads=threads, public_key=public_key)
 
     def verify(
-        self, path: Path, quants: Iterable[str] = (), progress: Progress = silent, *, compare: bool = True
+        self,
+        path: Path,
+        quants: Iterable[str] = (),
+        progress: Progress = silent,
+        *,
+        compare: bool = True,
+        public_key: Path | None = None,
     ) -> Verification:
         """A pulled folder against its manifest; `compare`: and the manifest against the one in this store."""
-        return verify(path, quants, self.store if compare else None, progress)
+        return verify(path, quants, self.store if compare else None, progress, public_key=public_key)
+
+    def verify_published(
+        self, ref: str, progress: Progress = silent, *, public_key: Path | None = None
+    ) -> Verification:
+        """REF where it lies, every byte; see `verify_published.verify_published`."""
+        return verify_published(self.store, _key(self.find(ref)), progress, public_key=public_key)
 
     def urls(
         self, ref: str, *, file: str | None = None, quants: Iterable[str] = (), expires_s: int = DAY_S

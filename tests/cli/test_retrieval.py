@@ -15,7 +15,7 @@ import pytest
 import typer
 from typer.testing import CliRunner, Result
 
-from draftmill.cli import index, list, main, pull, show
+from draftmill.cli import index, list, main, pull, show, sign
 from draftmill.reports.measurement_json import report_json
 from draftmill.store.index import update_index
 from draftmill.store.local import LocalStore
@@ -23,6 +23,7 @@ from draftmill.store.manifest import Licence
 from tests.measurement.servers.test_flags import COMMON, REMOVED, SPRING, TODAY, UP_TO_JANUARY
 from tests.store.drafters import START, contents, model_name, publish_drafter, refused_row
 from tests.store.samples import digest
+from tests.support.keys import key_pair
 from tests.support.measured import FASTER, file, speed
 
 SMALL = contents(["F16", "Q4_K_M"], size=1000)
@@ -36,6 +37,7 @@ def mounted() -> None:
     main.app.command("pull")(pull.pull)
     main.app.command("verify")(pull.verify)
     main.app.command("url")(pull.url)
+    main.app.command("sign")(sign.sign)
     store = typer.Typer()
     store.command("index")(index.index)
     store.command("check")(lambda: None)
@@ -322,3 +324,43 @@ def test_a_pulled_draft_is_served_by_debians_llama_server_with_the_line_as_print
         request = urllib.request.Request(f"{address}/completion", asked, {"Content-Type": "application/json"})
         with urllib.request.urlopen(request, timeout=60) as answer:
             assert json.load(answer)["timings"]["draft_n"] > 0
+
+
+def test_sign_then_pull_and_verify_with_the_public_key(
+    store: LocalStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each way in which it is not signed so has its own code, and ends with 1; a key that is none is told likewise."""
+    monkeypatch.chdir(tmp_path)
+    pair, other = key_pair(tmp_path), key_pair(tmp_path, "other")
+
+    def verdict(*arguments: str) -> tuple[int, str]:
+        result = run(store, "verify", *arguments, "--json")
+        refusals = json.loads(result.stdout).get("refusals") or [{"code": json.loads(result.stdout).get("code")}]
+        return result.exit_code, refusals[0]["code"]
+
+    pull_signed = ["pull", "amd/PARD-Tiny", "--public-key", str(pair.public)]
+    assert "signature.missing" in run(store, *pull_signed).stderr
+    assert not (tmp_path / "PARD-Tiny").exists()
+    signed = json.loads(run(store, "sign", "amd/PARD-Tiny", "--key", str(pair.private), "--json").stdout)
+    assert signed["created"] and signed["signature"].endswith("/model.sig")
+    again = run(store, "sign", "amd/PARD-Tiny", DRAFTMILL_SIGN_KEY=str(pair.private))
+    assert (again.exit_code, "signed before" in again.stdout) == (0, True)
+    pulled = run(store, *pull_signed)
+    assert pulled.exit_code == 0, pulled.output
+    assert "signed by the key of" in flat(pulled.stdout)
+    for place in (["PARD-Tiny"], ["amd/PARD-Tiny", "--store", store.name]):
+        assert run(store, "verify", *place, "--public-key", str(pair.public)).exit_code == 0
+        assert verdict(*place, "--public-key", str(other.public)) == (1, "signature.other_key")
+        assert verdict(*place, "--public-key", str(pair.private)) == (1, "signing.key")
+    (tmp_path / "PARD-Tiny" / Q4).write_bytes(b"x")
+    assert verdict("PARD-Tiny", "--public-key", str(pair.public)) == (1, "verify.bytes_differ")
+
+
+def test_verify_reads_a_publication_where_it_lies(store: LocalStore) -> None:
+    place = ["amd/PARD-Tiny", "--store", store.name]
+    assert run(store, "verify", *place).exit_code == 0
+    folder = next(Path(store.name).glob("models/amd/PARD-Tiny/*"))
+    (folder / "more.gguf").write_bytes(b"x")
+    (folder / Q4).unlink()
+    told = json.loads(run(store, "verify", *place, "--json").stdout)
+    assert sorted(refusal["code"] for refusal in told["refusals"]) == ["verify.missing", "verify.unlisted"]

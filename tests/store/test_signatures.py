@@ -108,7 +108,7 @@ def test_a_signature_of_the_stock_tool_verifies_here(tmp_path: Path, pair: KeyPa
     store = LocalStore(tmp_path / "store")
     manifest = publish_drafter(store, tmp_path / "source", files=contents(size=1000))
     folder = Path(store.where(manifest.folder))
-    signature = ["--signature", folder / "model.sig"]
+    signature: list[str | Path] = ["--signature", folder / "model.sig"]
     assert stock_command("sign", "key", folder, *signature, "--private_key", pair.private) == 0
     assert stock_command("verify", "key", folder, *signature, "--public_key", pair.public) == 0
     assert verify(folder, public_key=pair.public).findings == ()
