@@ -99,6 +99,10 @@ class Store(Protocol):
         """The bytes from `start` to before `stop`, in pieces. A whole read is compared with the recorded sha256 and
         raises InputOutput("store.damaged") after the last piece when it differs; `store.missing` when there is none."""
 
+    def gives_ranges(self, key: str) -> bool:
+        """Whether a read from the middle costs no more than what it gives. Else the server sends the whole object each
+        time, and whoever wants much of it reads it once, from the start."""
+
     def url(self, key: str, expires_s: int) -> tuple[str, int | None]:
         """An address that needs no credentials, and how many seconds it lasts (None: for ever). Raises `store.missing`
         when there is no object, BadConfiguration("store.url_expiry") for a time that the store does not offer."""

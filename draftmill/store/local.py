@@ -109,6 +109,9 @@ class LocalStore:
                     left = None if left is None else left - len(piece)
                     yield piece
 
+    def gives_ranges(self, key: str) -> bool:
+        return True
+
     def url(self, key: str, expires_s: int) -> tuple[str, int | None]:
         path = self.root / check_key(key)
         with _explained(self.where(key)):

@@ -110,6 +110,20 @@ class PartialFile:
             finally:
                 self._hashing.release()
 
+    def fill(self, at: int, piece: bytes) -> int:
+        """Of a stream from the first byte on, the bytes from `at`: writes those that are not there, and gives how many
+        they were. From one thread."""
+        written, end = 0, at + len(piece)
+        while at < end:
+            part = at // PART
+            stop = min(self.span(part)[1], end)
+            start = max(at, self._upto[part])
+            if start < stop:
+                self.write(part, piece[len(piece) - end + start : len(piece) - end + stop])
+                written += stop - start
+            at = stop
+        return written
+
     def _hash_on(self) -> None:
         """Hashes what lies on disk from where it stopped up to the first byte that is not there."""
         while self._hashed < self.size and (ready := self._upto[self._hashed // PART] - self._hashed) > 0:

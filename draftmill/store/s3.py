@@ -47,6 +47,7 @@ class S3Store:
         self.name = f"s3://{'/'.join(filter(None, [bucket, self.prefix]))} at {client.meta.endpoint_url}"
         self.promises = Promises()
         self._notes: Path | None = None
+        self._gives_ranges: bool | None = None
 
     def __repr__(self) -> str:
         return f"S3Store({self.name!r})"
@@ -188,6 +189,16 @@ class S3Store:
                 yield from pieces
             else:
                 yield from _cut_out(pieces, start, stop)
+
+    def gives_ranges(self, key: str) -> bool:
+        if self._gives_ranges is None:
+            try:
+                answer = self.client.get_object(**self.place(key), Range="bytes=0-0")
+            except (ClientError, BotoCoreError):
+                return True  # the read itself says what is wrong
+            answer["Body"].close()
+            self._gives_ranges = "ContentRange" in answer
+        return self._gives_ranges
 
     def url(self, key: str, expires_s: int) -> tuple[str, int | None]:
         where = self.where(key)

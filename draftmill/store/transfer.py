@@ -73,11 +73,12 @@ class Transfer:
     def _receive(self, partials: dict[File, PartialFile]) -> None:
         with ThreadPoolExecutor(self._threads, thread_name_prefix="pull") as pool:
             try:
-                futures = [
-                    pool.submit(self._fetch_part, file, partial, part)
-                    for file, partial in partials.items()
-                    for part in partial.missing()
-                ]
+                futures = []
+                for file, partial in partials.items():
+                    if partial.count > 1 and not self._store.gives_ranges(self._manifest.key_of(file.path)):
+                        futures.append(pool.submit(self._fetch_whole, file, partial))
+                    else:
+                        futures += [pool.submit(self._fetch_part, file, partial, part) for part in partial.missing()]
                 ended, _ = wait(futures, return_when=FIRST_EXCEPTION)
                 for future in ended:
                     future.result()
@@ -113,23 +114,53 @@ class Transfer:
                 raise
             raise _Broken(at, error) from None
         if at < stop:
-            raise Refused(
-                Refusal(
-                    "pull.too_short",
-                    self._store.where(key),
-                    at,
-                    file.size,
-                    "The object in the store ends before the size that its manifest promises. Tell the publisher; "
-                    "deleting the folder there and publishing again mends it.",
-                )
-            )
+            raise self._too_short(file, at)
         return at
+
+    def _fetch_whole(self, file: File, partial: PartialFile) -> None:
+        """In one stream, of which what is there already is passed over."""
+        patience, furthest = Patience(self._pause), 0
+        while partial.missing() and not self._stop.is_set():
+            try:
+                self._read_whole(file, partial)
+            except _Broken as broken:
+                self._spliced.add(file.path)
+                patience.wait(Retry(broken.error), progressed=broken.at > furthest)
+                furthest = max(furthest, broken.at)
+
+    def _read_whole(self, file: File, partial: PartialFile) -> None:
+        at = 0
+        try:
+            for piece in self._store.read(self._manifest.key_of(file.path), 0, file.size):
+                if self._stop.is_set():
+                    return
+                if written := partial.fill(at, piece):
+                    self._count(written, received=True)
+                at += len(piece)
+        except (Temporary, Unavailable) as error:
+            if isinstance(error, Unavailable) and error.code not in _AGAIN:
+                raise
+            raise _Broken(at, error) from None
+        if at < file.size:
+            raise self._too_short(file, at)
 
     def _count(self, count: int, *, received: bool = False) -> None:
         with self._tally:
             self._done += count
             self.received += count if received else 0
             self._progress(self._manifest.entry, self._done, self._total)
+
+    def _too_short(self, file: File, at: int) -> Refused:
+        return Refused(
+            Refusal(
+                "pull.too_short",
+                self._store.where(self._manifest.key_of(file.path)),
+                at,
+                file.size,
+                "The object in the store ends before the size that its manifest promises. Tell the publisher; "
+                "deleting the folder there and publishing again mends it.",
+            )
+        )
 
     def _differs(self, file: File, measured: str) -> Refusal:
         return Refusal(

@@ -291,12 +291,52 @@ def test_a_connection_that_is_cut_for_ever_fails_and_is_taken_up_later(weed: Ser
     assert verify(tmp_path / "out").findings == ()
 
 
-def test_a_server_that_ignores_ranges_gives_the_promised_bytes(rclone: Server, tmp_path: Path) -> None:
+def test_a_server_that_ignores_ranges_is_read_once_also_when_it_is_cut_or_the_pull_killed(
+    moto: Server, tmp_path: Path
+) -> None:
+    files = contents(["F16"], size=12 * MIB + 5)
+    manifest = publish_drafter(open_s3(moto.url), tmp_path / "source", files=files)
+    total = sum(file.size for file in manifest.files)
+
+    def opened(wire: CuttingWire) -> Store:
+        return open_store(moto.url.replace(moto.endpoint, wire.endpoint))
+
+    with CuttingWire(moto.port, after=1 << 40, down=True, drop_ranges=True) as wire:
+        pull(opened(wire), manifest.key, tmp_path / "once")
+        # Part by part it would be six times as much: each answer begins at the first byte.
+        assert total < wire.carried < 1.5 * total
+        pull_until_killed(opened(wire), manifest.key, tmp_path / "killed", 7 * MIB)
+        assert pull(opened(wire), manifest.key, tmp_path / "killed").kept >= 6 * MIB
+    with CuttingWire(moto.port, after=9 * MIB, cuts=1, down=True, drop_ranges=True) as wire:
+        assert pull(opened(wire), manifest.key, tmp_path / "cut", pause=no_pause).received == total
+        assert wire.cuts_made == 1
+        assert wire.carried < 2 * total
+    for name in ("once", "cut", "killed"):
+        assert verify(tmp_path / name).findings == ()
+
+
+def test_a_server_that_answers_a_range_with_200_gives_the_promised_bytes(rclone: Server, tmp_path: Path) -> None:
     local = LocalStore(tmp_path / "store")
     manifest = publish_drafter(local, tmp_path / "source")
     store = open_s3(rclone.url)
     for entry in local.entries("models/"):
         overwrite(store, entry.key, b"".join(local.read(entry.key)))
+    pull(store, manifest.key, tmp_path / "out")
+    assert verify(tmp_path / "out").findings == ()
+
+
+def test_an_object_that_changed_while_the_pull_was_dead_is_refused_and_pulled_when_it_is_right_again(
+    store: Store, tmp_path: Path
+) -> None:
+    manifest = publish_drafter(store, tmp_path / "source", files=contents(["F16"]))
+    right = contents()[F16][1]
+    pull_until_killed(store, manifest.key, tmp_path / "out", 2 * MIB)
+    overwrite(store, manifest.key_of(F16), right[:-1] + bytes([right[-1] ^ 1]))
+    with pytest.raises(Refused) as error:
+        pull(store, manifest.key, tmp_path / "out")
+    assert error.value.code == "pull.bytes_differ"
+    assert not [path for path in (tmp_path / "out").rglob("*") if F16 in path.name]
+    overwrite(store, manifest.key_of(F16), right)
     pull(store, manifest.key, tmp_path / "out")
     assert verify(tmp_path / "out").findings == ()
 

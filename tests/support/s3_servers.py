@@ -181,11 +181,16 @@ class CuttingWire:
     """A TCP relay to `upstream` that closes a connection once `after` bytes went up on it, `cuts` times in all.
 
     `cuts=None` cuts for ever. Connections that send less are never touched. down: what comes down counts instead.
+    carried: bytes in that direction, of all connections. drop_ranges: what asks for a range asks for all, as through a
+    proxy that knows none (the server must not check signatures, which cover the header).
     """
 
-    def __init__(self, upstream: int, *, after: int, cuts: int | None = None, down: bool = False) -> None:
+    def __init__(
+        self, upstream: int, *, after: int, cuts: int | None = None, down: bool = False, drop_ranges: bool = False
+    ) -> None:
+        self._drop_ranges = drop_ranges
         self.upstream, self.after, self.cuts_left, self.down = upstream, after, cuts, down
-        self.cuts_made = 0
+        self.cuts_made = self.carried = 0
         self._lock = threading.Lock()
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listener.getsockname()[1]
@@ -216,6 +221,8 @@ class CuttingWire:
         def may_pass(size: int) -> bool:
             nonlocal sent
             sent += size
+            with self._lock:
+                self.carried += size
             if sent <= self.after:
                 return True
             with self._lock:
@@ -227,12 +234,11 @@ class CuttingWire:
 
         return may_pass
 
-    @staticmethod
-    def _relay(source: socket.socket, sink: socket.socket, may_pass: Callable[[int], bool]) -> None:
+    def _relay(self, source: socket.socket, sink: socket.socket, may_pass: Callable[[int], bool]) -> None:
         def copy() -> None:
             with suppress(OSError):
                 while (chunk := source.recv(1 << 16)) and may_pass(len(chunk)):
-                    sink.sendall(chunk)
+                    sink.sendall(chunk.replace(b"\r\nRange:", b"\r\nX-Not:") if self._drop_ranges else chunk)
             for sock in (source, sink):
                 with suppress(OSError):
                     sock.shutdown(socket.SHUT_RDWR)
