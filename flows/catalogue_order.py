@@ -5,8 +5,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from draftmill.configuration import config_path
-from flows.order import DEFAULT_HUB
+from flows.defaults import catalogue_path, hub_field, runner_field, store_field, work_field
 
 
 class CatalogueOrder(BaseModel):
@@ -15,14 +14,14 @@ class CatalogueOrder(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    catalogue: Path = Field(default_factory=lambda: config_path("catalogue.yaml"))
+    catalogue: Path = Field(default_factory=catalogue_path)
     only: str | None = None
     again: bool = False
     max_parallel: int = Field(default=2, ge=1, le=64)
     memory_bytes: int | None = Field(default=None, gt=0)
     disk_bytes: int | None = Field(default=None, gt=0)
-    runner: Literal["process", "docker"] = "process"
-    hub: str = DEFAULT_HUB
-    store: str = "./mill-store"
-    work: Path = Path("mill-work")
+    runner: Literal["process", "docker"] = runner_field()
+    hub: str = hub_field()
+    store: str = store_field()
+    work: Path = work_field()
     run: str | None = None

@@ -27,6 +27,7 @@ from draftmill.store.probe import ready_store
 from flows.cache import JobCache
 from flows.chain import Chain, Done, Input, Step
 from flows.convert_model import run_job
+from flows.defaults import runner_field, store_field, work_field
 from flows.device_queue import device_queue
 from flows.display import DISPLAY, progress_of
 from flows.runners.choice import make_runner
@@ -45,9 +46,9 @@ class MeasureOrder(BaseModel):
     request: dict[str, Any]
     target: Path
     draft: Path
-    store: str
-    work: Path
-    runner: Literal["process", "docker"] = "process"
+    store: str = store_field()
+    work: Path = work_field()
+    runner: Literal["process", "docker"] = runner_field()
     wait_s: float = 0
 
 

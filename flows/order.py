@@ -5,7 +5,9 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
-DEFAULT_HUB = "https://huggingface.co"
+from flows.defaults import DEFAULT_HUB, hub_field, runner_field, store_field, work_field
+
+__all__ = ["DEFAULT_HUB", "DEFAULT_QUANTS", "Ending", "Order"]
 DEFAULT_QUANTS = ("Q4_K_M",)
 
 
@@ -29,10 +31,10 @@ class Order(BaseModel):
     licence: str | None = None
     licence_statement: str | None = None
     licence_files: tuple[Path, ...] = ()
-    runner: Literal["process", "docker"] = "process"
-    hub: str = DEFAULT_HUB
-    store: str = "./mill-store"
-    work: Path = Path("mill-work")
+    runner: Literal["process", "docker"] = runner_field()
+    hub: str = hub_field()
+    store: str = store_field()
+    work: Path = work_field()
     catalogue: Path | None = None
     stock_converter: Path | None = None
     stock_python: Path | None = None

@@ -1,0 +1,126 @@
+"""`python -m flows.bootstrap`: what a stack's Prefect server and store have to hold before the first run.
+
+The work pool, the deployments, the automation that marks lost runs as crashed, the bucket and its probe. Every start
+of the stack, and every device host that joins, runs it; what is as it should be stays as it is.
+"""
+
+import os
+import subprocess
+import sys
+import time
+from datetime import timedelta
+from pathlib import Path
+
+from draftmill.outcome import BadConfiguration, MillError
+from draftmill.store.opening import open_store
+from draftmill.store.probe import ready_store
+
+ROOT = Path(__file__).resolve().parents[1]
+LOST = "Runs without a heartbeat are marked Crashed"
+ENDINGS = tuple(f"prefect.flow-run.{state}" for state in ("Completed", "Failed", "Cancelled", "Crashed"))
+HEARTBEAT = "prefect.flow-run.heartbeat"
+STORE_S = 60
+
+
+def main() -> None:
+    pool = os.environ["DRAFTMILL_POOL"]
+    make_pool(pool)
+    deploy(os.environ["DRAFTMILL_DEPLOYMENTS"])
+    watch_heartbeats(timedelta(seconds=float(os.environ["DRAFTMILL_LOST_AFTER_S"])))
+    prepare_store(os.environ["DRAFTMILL_STORE"])
+
+
+def make_pool(name: str) -> None:
+    """A process pool: its workers run flows, which start every job in a container of its own."""
+    from prefect.client.orchestration import get_client
+    from prefect.client.schemas.actions import WorkPoolCreate
+    from prefect.exceptions import ObjectAlreadyExists
+    from prefect.workers.process import ProcessWorker
+
+    template = ProcessWorker.get_default_base_job_template()
+    with get_client(sync_client=True) as client:
+        try:
+            client.create_work_pool(WorkPoolCreate(name=name, type="process", base_job_template=template))
+            say(f"made the work pool {name}")
+        except ObjectAlreadyExists:
+            say(f"the work pool {name} is there")
+
+
+def deploy(file: str) -> None:
+    """Raises BadConfiguration when Prefect does not take the file."""
+    command = [sys.executable, "-m", "prefect", "--no-prompt", "deploy", "--all", "--prefect-file", file]
+    done = subprocess.run(command, cwd=ROOT, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise BadConfiguration(f"{file} was not deployed:\n{done.stdout}{done.stderr}", code="bootstrap.deploy")
+    say(f"deployed {file}")
+
+
+def watch_heartbeats(lost_after: timedelta) -> None:
+    """A run whose host is lost says nothing more, and would stay Running for ever.
+
+    Left alone where it is the same: a new automation sees only runs that beat after it was made.
+    """
+    from prefect.automations import Automation
+    from prefect.client.orchestration import get_client
+    from prefect.client.schemas.objects import StateType
+    from prefect.events.actions import ChangeFlowRunState
+    from prefect.events.schemas.automations import EventTrigger, Posture
+
+    trigger = EventTrigger(
+        match={"prefect.resource.id": "prefect.flow-run.*"},
+        for_each={"prefect.resource.id"},
+        after={HEARTBEAT},
+        expect={HEARTBEAT, *ENDINGS},
+        posture=Posture.Proactive,
+        threshold=1,
+        within=lost_after,
+    )
+    sentence = f"No heartbeat for {lost_after.total_seconds():g} s: its worker or its host is gone."
+    action = ChangeFlowRunState(state=StateType.CRASHED, name="Crashed", message=sentence, force=False)
+    with get_client(sync_client=True) as client:
+        found = client.read_automations_by_name(LOST)
+        if any(a.trigger.within == lost_after and a.enabled for a in found if isinstance(a.trigger, EventTrigger)):
+            say("the automation for lost runs is there")
+            return
+        for old in found:
+            client.delete_automation(old.id)
+    Automation(name=LOST, trigger=trigger, actions=[action]).create()
+    say(f"lost runs are marked Crashed {lost_after.total_seconds():g} s after their last heartbeat")
+
+
+def prepare_store(address: str) -> None:
+    """Makes the bucket where it is missing and this may be done, then tries out what the store promises."""
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    store = open_store(address)
+    client, bucket = getattr(store, "client", None), getattr(store, "bucket", None)
+    deadline = time.monotonic() + STORE_S
+    while client is not None:
+        try:
+            client.head_bucket(Bucket=bucket)
+            break
+        except ClientError as error:
+            if error.response["ResponseMetadata"]["HTTPStatusCode"] == 404:
+                client.create_bucket(Bucket=bucket)
+                say(f"made the bucket {bucket}")
+                break
+            if time.monotonic() > deadline:
+                break  # the probe says what is wrong
+        except BotoCoreError:
+            if time.monotonic() > deadline:
+                break
+        time.sleep(1)
+    ready_store(store, Path(os.environ.get("PREFECT_HOME", ".")) / "probes")
+    say(f"{store.name} keeps what publishing rests on")
+
+
+def say(sentence: str) -> None:
+    print(f"bootstrap: {sentence}", flush=True)
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except MillError as error:
+        say(str(error))
+        sys.exit(error.exit_code)

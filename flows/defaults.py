@@ -1,0 +1,35 @@
+"""What an order leaves open is the worker's own: where jobs run, the store, the hub, the folders.
+
+A deployment's parameters cross hosts, and these differ between them. The command line has the same variables.
+"""
+
+import os
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field
+
+from draftmill.configuration import config_path
+
+DEFAULT_HUB = "https://huggingface.co"
+
+
+def runner_field() -> Any:
+    return Field(default_factory=lambda: os.environ.get("DRAFTMILL_RUNNER", "process"), validate_default=True)
+
+
+def hub_field() -> Any:
+    return Field(default_factory=lambda: os.environ.get("HF_ENDPOINT", DEFAULT_HUB))
+
+
+def store_field() -> Any:
+    return Field(default_factory=lambda: os.environ.get("DRAFTMILL_STORE", "./mill-store"))
+
+
+def work_field() -> Any:
+    return Field(default_factory=lambda: Path(os.environ.get("DRAFTMILL_WORK", "mill-work")).absolute())
+
+
+def catalogue_path() -> Path:
+    given = os.environ.get("DRAFTMILL_CATALOGUE")
+    return Path(given) if given else config_path("catalogue.yaml")
