@@ -9,16 +9,19 @@ from draftmill.pard.names import read_name
 from draftmill.store.index import Pairing, Reason, Row, reasons_of, update_index
 from draftmill.store.index_rebuilding import row_at
 from draftmill.store.interface import Store
+from draftmill.store.pages import publish_pages
 from flows.catalogue_plan import Item
 from flows.catalogue_summary import RunRow
 from flows.routes.route import find_route
 
 
 def index_rows(store: Store, ended: Iterable[tuple[RunRow, Item]]) -> None:
-    """Puts a row into index.json for each drafter with a verdict; one that failed has none, and keeps its last."""
+    """Puts a row into index.json for each drafter with a verdict, and makes its page and index.html; one that failed
+    has none, and keeps its last."""
     rows = [row for each, item in ended if (row := index_row(store, each, item))]
     if rows:
         update_index(store, rows)
+        publish_pages(store, {(row.kind, row.entry) for row in rows})
 
 
 def index_row(store: Store, row: RunRow, item: Item) -> Row | None:

@@ -1,4 +1,4 @@
-"""`draftmill store index`: makes index.json again from what is in the store."""
+"""`draftmill store index`: makes index.json and the pages again from what is in the store."""
 
 from typing import Annotated
 
@@ -26,22 +26,25 @@ def index(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Make the index again from manifests and reports, and put it into the store.
+    """Make the index and its pages again from manifests and reports, and put them into the store.
 
     Ends with 1 when something could not be read; the rest is in the index then.
     """
     from draftmill.store.index_rebuilding import rebuild_index
+    from draftmill.store.pages import PAGE, publish_pages
 
     with ending(as_json):
         found = open_catalogue(store, credentials_file).store
         with progress_bar(count_bytes=False) as progress:
             built = rebuild_index(found, progress, anew=anew)
+            publish_pages(found, progress=progress)
         rows, entries = len(built.index.rows), len(built.index.newest())
         if as_json:
             print_json({"rows": rows, "entries": entries, "problems": list(built.problems)})
         else:
             remark(built.problems)
             Console(emoji=False, soft_wrap=True).print(
-                f"{plain(found.where('index.json'))}: {rows} rows of {entries} drafters"
+                f"{plain(found.where('index.json'))}: {rows} rows of {entries} drafters, "
+                f"for people {plain(found.where(PAGE))}"
             )
         raise typer.Exit(REFUSED_OR_FAILED if built.problems else 0)

@@ -12,8 +12,14 @@ from math import ceil, floor, log, log10
 from draftmill.reports.visible import visible
 
 WIDTH = 360
-_LIGHT = "--ink:#24292f;--dim:#59636e;--line:#d1d9e0;--paper:#fff;--one:#9a5b00;--two:#1f5fbf;--band:#1f5fbf22"
-_DARK = "--ink:#d7dce2;--dim:#9aa4af;--line:#3a424b;--paper:#15181c;--one:#e5a14a;--two:#74a9f7;--band:#74a9f733"
+_LIGHT = (
+    "--ink:#24292f;--dim:#59636e;--line:#d1d9e0;--paper:#fff;--one:#9a5b00;--two:#1f5fbf;--band:#1f5fbf22;"
+    "--good:#1a7f37;--bad:#b42318"
+)
+_DARK = (
+    "--ink:#d7dce2;--dim:#9aa4af;--line:#3a424b;--paper:#15181c;--one:#e5a14a;--two:#74a9f7;--band:#74a9f733;"
+    "--good:#6cc781;--bad:#ff8f84"
+)
 PLOT_STYLE = (
     f".plot{{{_LIGHT};font:10px system-ui,sans-serif}}"
     f"@media screen and (prefers-color-scheme:dark){{.plot{{{_DARK}}}}}"
@@ -21,6 +27,8 @@ PLOT_STYLE = (
     ".plot .grid{stroke:var(--line)}.plot .axis{stroke:var(--dim)}.plot .even{stroke:var(--dim);stroke-dasharray:3 3}"
     ".plot .join{stroke:var(--dim)}.plot .one{fill:var(--one);stroke:var(--one)}"
     ".plot .two{fill:var(--two);stroke:var(--two)}.plot .hollow{fill:var(--paper)}.plot .band{fill:var(--band)}"
+    ".plot .good{fill:var(--good);stroke:var(--good)}.plot .bad{fill:var(--bad);stroke:var(--bad)}"
+    ".plot .span{stroke-width:2}"
     ".plot .median{stroke:var(--two);stroke-width:1.5}.plot .on{fill:var(--paper)}.plot .cell{fill:var(--line)}"
     ".plot .flat{stroke:none}.plot .right{text-anchor:end}.plot .middle{text-anchor:middle}"
 )

@@ -8,6 +8,7 @@ Writers put rows in with `update_index`. It replaces the file only if nobody els
 merges again, so that two publishers both find their rows in it.
 """
 
+import hashlib
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -207,10 +208,11 @@ def index_of(rows: Iterable[Row]) -> Index:
 
 @dataclass(frozen=True)
 class Stored:
-    """The index as it is in the store, and the etag to replace it by."""
+    """The index as it is in the store, the digest of its bytes, and the etag to replace it by."""
 
     index: Index
     etag: str
+    sha256: str
 
 
 def read_index(store: Store) -> Stored | None:
@@ -218,8 +220,9 @@ def read_index(store: Store) -> Stored | None:
     head = store.head(NAME)
     if head is None:
         return None
+    data = get(store, NAME)
     try:
-        return Stored(Index.model_validate_json(get(store, NAME)), head.etag)
+        return Stored(Index.model_validate_json(data), head.etag, hashlib.sha256(data).hexdigest())
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         raise Refused(

@@ -109,7 +109,7 @@ def rebuild_index(store: Store, progress: Progress = silent, *, anew: bool = Fal
             head = store.head("index.json")
             if not anew or head is None:
                 raise
-            return Stored(built.index, head.etag)
+            return Stored(built.index, head.etag, "")
 
     return Built(replace_index(store, change, read=read_any), built.problems)
 
