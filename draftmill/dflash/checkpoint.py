@@ -1,0 +1,87 @@
+"""An upstream DFlash checkpoint: a folder with config.json and safetensors, opened. The same calls as `Package`."""
+
+import os
+from math import prod
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import numpy as np
+
+from draftmill.dflash.config import DraftConfig, read_config
+from draftmill.dflash.inventory import Matched, expected_tensors, match
+from draftmill.gguf.checkpoint import SourceTensor, read_checkpoint
+from draftmill.gguf.half_precision import BYTES, cast, stored
+from draftmill.intake.findings import Findings
+from draftmill.outcome import InputOutput
+
+
+class StoredRows:
+    """A tensor of a safetensors file, read by ranges of rows as float32."""
+
+    def __init__(self, tensor: SourceTensor) -> None:
+        self._tensor = tensor
+        self.shape = tensor.shape
+
+    def __getitem__(self, rows: slice) -> np.ndarray:
+        first, last, _ = rows.indices(self.shape[0])
+        width = prod(self.shape[1:]) * BYTES[self._tensor.kind]
+        with self._tensor.file.open("rb", buffering=0) as file:
+            raw = os.pread(file.fileno(), (last - first) * width, self._tensor.offset + first * width)
+        if len(raw) != (last - first) * width:
+            raise InputOutput(
+                f"{self._tensor.file.name} ends inside {self._tensor.name}: it is being written, or was cut short.",
+                code="dflash.checkpoint_changed",
+                where=self._tensor.name,
+            )
+        return cast(stored(raw, self._tensor.kind), self._tensor.kind, "F32").reshape(last - first, *self.shape[1:])
+
+
+class Checkpoint:
+    """An opened checkpoint. tensors: the mill's name -> its rows on disk. Nothing is read at open but headers."""
+
+    def __init__(self, folder: Path, config: DraftConfig, matched: Matched, tensors: dict[str, StoredRows]) -> None:
+        self.folder = folder
+        self.config = config
+        self.variants = matched.variants
+        self.tensors = tensors
+
+    @classmethod
+    def open(cls, folder: Path, *, causal: bool | None = None) -> Self:
+        """Raises Refused with every finding: `read_config`, `read_checkpoint`, `match`, dflash.shape_unexpected."""
+        config = read_config(folder, causal=causal)
+        sources = {tensor.name: tensor for tensor in read_checkpoint(folder)}
+        matched = match(config, sources, container=False)
+        findings = Findings()
+        findings.extend(matched.refusals("checkpoint", config.generation))
+        for expected in expected_tensors(config, scalars=False):
+            name = matched.found.get(expected.name)
+            if name is not None and sources[name].shape != expected.shape:
+                findings.add(
+                    "dflash.shape_unexpected",
+                    name,
+                    list(sources[name].shape),
+                    list(expected.shape),
+                    f"The {expected.role} has another shape than config.json gives it; one of them is of another "
+                    "draft. Take both from the draft's repository.",
+                )
+        findings.raise_if_any()
+        return cls(folder, config, matched, {own: StoredRows(sources[name]) for own, name in matched.found.items()})
+
+    def decode(self, name: str) -> np.ndarray:
+        """A tensor whole, float32 of its shape; `name` as in `expected_tensors`. Raises KeyError, InputOutput."""
+        return self.tensors[name][:]
+
+    def decode_rows(self, name: str, rows: np.ndarray) -> np.ndarray:
+        """Rows of a matrix, float32 [len(rows), K], touching only their bytes. Raises KeyError, InputOutput."""
+        matrix = self.tensors[name]
+        return np.stack([matrix[int(row) : int(row) + 1][0] for row in rows])
+
+    def close(self) -> None:
+        """Nothing is held open."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()

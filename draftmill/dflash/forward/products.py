@@ -1,0 +1,119 @@
+"""Products of rows with a draft's matrices: [n, K] -> [n, N], weights whole in memory or decoded as they are used.
+
+A product of BLAS may sum in another order for another number of rows, and a cache that is grown in steps would then
+part from one pass in the last bit. So a context row goes through in blocks of one height; a greater height is used for
+a matrix only after it has given the same bits.
+"""
+
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import Protocol
+
+import numpy as np
+
+from draftmill.dflash.config import DraftConfig
+from draftmill.dflash.package import Package
+from draftmill.q4nx.encodings import Encoding
+from draftmill.q4nx.matrix import decode
+from draftmill.q4nx.tiles import ROWS
+
+Gemm = Callable[[str, np.ndarray], np.ndarray]
+"""(tensor's name, rows [n, K]) -> rows [n, N]: where a projection may run elsewhere."""
+HEIGHT, TALL = 16, 256
+"""Rows of a block."""
+
+
+class Source(Protocol):
+    """`Package` or `Checkpoint`."""
+
+    config: DraftConfig
+
+    def decode(self, name: str) -> np.ndarray: ...
+    def decode_rows(self, name: str, rows: np.ndarray) -> np.ndarray: ...
+    def close(self) -> None: ...
+
+
+class Weights:
+    """A draft's tensors by the mill's names, each decoded when it is first asked for and kept."""
+
+    def __init__(self, source: Source, dtype: np.dtype) -> None:
+        self.source = source
+        self.dtype = dtype
+        self._kept: dict[str, np.ndarray] = {}
+
+    def tensor(self, name: str) -> np.ndarray:
+        if name not in self._kept:
+            self._kept[name] = self.source.decode(name).astype(self.dtype, copy=False)
+        return self._kept[name]
+
+    def rows(self, name: str, ids: np.ndarray) -> np.ndarray:
+        """Some rows of a matrix; the matrix itself is not kept."""
+        return self.source.decode_rows(name, ids).astype(self.dtype, copy=False)
+
+    def product(self, name: str, rows: np.ndarray) -> np.ndarray:
+        return rows @ self.tensor(name).T
+
+
+class PackedWeights(Weights):
+    """Matrices stay packed as the container has them, and are decoded a band of tiles at a time during a product."""
+
+    BAND = 4
+    """Tile rows decoded at once, 128 rows of the matrix: at K = 2560 1.3 MB of float32, which a core's cache holds."""
+
+    def __init__(self, source: Package, dtype: np.dtype) -> None:
+        super().__init__(source, dtype)
+        self._package = source
+        self._pool = ThreadPoolExecutor(os.cpu_count(), thread_name_prefix="draftmill-packed")
+
+    def product(self, name: str, rows: np.ndarray) -> np.ndarray:
+        located = self._package.inventory.by_name[name]
+        encoding = located.encoding
+        if encoding is None or not encoding.packed:
+            return super().product(name, rows)
+        data = self._package.container.bytes(located.entry.name)
+        out = np.empty((len(rows), encoding.rows), self.dtype)
+        for _ in self._pool.map(
+            lambda first: self._band(encoding, data, first, rows, out), range(0, encoding.rows, self.BAND * ROWS)
+        ):
+            pass
+        return out
+
+    def _band(self, encoding: Encoding, data: np.ndarray, first: int, rows: np.ndarray, out: np.ndarray) -> None:
+        part = replace(encoding, rows=min(self.BAND * ROWS, encoding.rows - first))
+        row = encoding.nbytes // encoding.rows
+        weights = decode(part, data[first * row : first * row + part.nbytes])
+        out[:, first : first + part.rows] = rows @ weights.astype(self.dtype, copy=False).T
+
+
+class RowExact:
+    """Products in which a row's result does not depend on the rows beside it."""
+
+    def __init__(self, gemm: Gemm) -> None:
+        self._gemm = gemm
+        self._same: dict[str, bool] = {}
+
+    def __call__(self, name: str, rows: np.ndarray) -> np.ndarray:
+        done, parts = 0, []
+        if len(rows) >= TALL and self._tall_is_same(name, rows[:TALL]):
+            while len(rows) - done >= TALL:
+                parts.append(self._gemm(name, rows[done : done + TALL]))
+                done += TALL
+        while done < len(rows):
+            parts.append(self._short(name, rows[done : done + HEIGHT]))
+            done += HEIGHT
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+    def _short(self, name: str, rows: np.ndarray) -> np.ndarray:
+        if len(rows) == HEIGHT:
+            return self._gemm(name, rows)
+        block = np.zeros((HEIGHT, rows.shape[1]), rows.dtype)
+        block[: len(rows)] = rows
+        return self._gemm(name, block)[: len(rows)]
+
+    def _tall_is_same(self, name: str, rows: np.ndarray) -> bool:
+        if name not in self._same:
+            tall = self._gemm(name, rows)
+            self._same[name] = bool(np.array_equal(tall[:HEIGHT], self._gemm(name, rows[:HEIGHT])))
+        return self._same[name]
