@@ -83,13 +83,12 @@ class Tab:
 
     def __init__(self, browser: Browser, width: int = 1280, height: int = 800, *, dark: bool = False) -> None:
         self.browser = browser
-        target = browser.call("Target.createTarget", url="about:blank")["targetId"]
-        self.session = browser.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+        self.target = browser.call("Target.createTarget", url="about:blank")["targetId"]
+        self.session = browser.call("Target.attachToTarget", targetId=self.target, flatten=True)["sessionId"]
         for domain in ("Page", "Runtime", "Log", "Network"):
             self.call(f"{domain}.enable")
         self.resize(width, height)
-        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
-        self.call("Emulation.setEmulatedMedia", features=[scheme])
+        self.darken(dark)
 
     def call(self, method: str, **parameters: Any) -> Any:
         return self.browser.call(method, self.session, **parameters)
@@ -98,6 +97,13 @@ class Tab:
         self.call(
             "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 600
         )
+
+    def darken(self, dark: bool) -> None:
+        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
+        self.call("Emulation.setEmulatedMedia", features=[scheme])
+
+    def close(self) -> None:
+        self.browser.call("Target.closeTarget", targetId=self.target)
 
     def open(self, address: str) -> "Tab":
         self.call("Page.navigate", url=address)
@@ -158,9 +164,9 @@ def open_browser(profile: Path) -> Iterator[Browser]:
         "--disable-background-networking", "--disable-component-update", "--disable-sync", "--no-first-run",
         "--hide-scrollbars", f"--user-data-dir={profile}", "about:blank",
     ]  # fmt: skip
-    # Through a shell, since only it can give the pipes the numbers that Chromium wants.
+    # Through bash, which can give the pipes the numbers that Chromium wants, whatever theirs are.
     process = subprocess.Popen(
-        ["/bin/sh", "-c", f'exec "$@" 3<&{commands_read} 4>&{answers_write}', "sh", program, *options],
+        ["bash", "-c", f'exec "$@" 3<&{commands_read} 4>&{answers_write}', "bash", program, *options],
         pass_fds=(commands_read, answers_write),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
