@@ -1,8 +1,6 @@
-"""`draftmill dflash`: makes FastFlowLM draft packages."""
+"""`draftmill dflash`: makes FastFlowLM draft packages, and runs drafts on arrays."""
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,13 +9,14 @@ from rich.console import Console
 from rich.table import Table
 
 from draftmill.cli.bar import progress_bar
+from draftmill.cli.dflash_forward import compare_command, forward_command, named_endings, pick_command
 from draftmill.cli.folder import folder
 from draftmill.cli.telling import plain
 from draftmill.dflash.packing import Packed, pack
-from draftmill.outcome import InputOutput, MillError, NotPermitted, Refused
+from draftmill.outcome import MillError, Refused
 from draftmill.q4nx.encodings import Kind
 
-app = typer.Typer(no_args_is_help=True, help="Make FastFlowLM DFlash packages.")
+app = typer.Typer(no_args_is_help=True, help="Make DFlash packages, and run drafts on arrays.")
 
 REFUSED_OR_FAILED = 1
 WIDTH = 120
@@ -27,7 +26,12 @@ ENCODINGS = {"q4_1": Kind.Q4_1, "q4_k": Kind.Q4_K}
 
 @app.callback()
 def dflash() -> None:
-    """Make FastFlowLM DFlash packages."""
+    """Make DFlash packages, and run drafts on arrays."""
+
+
+app.command("forward")(forward_command)
+app.command("pick")(pick_command)
+app.command("compare")(compare_command)
 
 
 @app.command("pack")
@@ -59,7 +63,7 @@ def pack_command(
         raise typer.BadParameter(f"{encoding} is none of {', '.join(ENCODINGS)}", param_hint="--encoding")
     kind = ENCODINGS[encoding.lower()] if encoding else None
     try:
-        with progress_bar() as progress, _named_endings():
+        with progress_bar() as progress, named_endings():
             packed = pack(checkpoint, out, kind, causal=causal, progress=progress)
     except MillError as error:
         if not as_json:
@@ -90,19 +94,6 @@ def _ending(error: MillError) -> dict[str, Any]:
     if isinstance(error, Refused):
         return {"outcome": "refused", "refusals": [refusal.as_json() for refusal in error.refusals]}
     return {"outcome": "failed", "code": error.code, "error": str(error)}
-
-
-@contextmanager
-def _named_endings() -> Iterator[None]:
-    try:
-        yield
-    except PermissionError as error:
-        raise NotPermitted(
-            f"{error.filename} may not be read or written: {error.strerror}. Mend its permissions.",
-            code="dflash.not_permitted",
-        ) from error
-    except OSError as error:
-        raise InputOutput(f"Reading or writing failed: {error}.", code="dflash.input_output") from error
 
 
 def _draw(packed: Packed) -> None:

@@ -113,9 +113,13 @@ class Draft:
         return int(self.walk(hidden[None], logits[None], previous)[0])
 
     def walk(self, hidden: np.ndarray, logits: np.ndarray, anchor: int) -> np.ndarray:
-        """Drafts of the rows that predict, so not of the anchor row: hidden [n, H], logits [n, V] -> ids [n]."""
+        """Drafts of the rows that predict, so not of the anchor row: hidden [n, H], logits [n, V] -> ids [n].
+
+        Columns of logits beyond the draft's vocabulary are padding of the target's head, and never drafted.
+        """
         self._require(hidden, (None, self.config.hidden_size), "hidden")
         self._require(logits, (len(hidden), None), "logits")
+        logits = logits[:, : self.config.vocab_size]
         if self.config.generation == 1:
             return np.argmax(logits, axis=1)
         return self._selector.walk(

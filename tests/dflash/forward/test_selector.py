@@ -95,3 +95,12 @@ def test_of_equal_logits_the_lower_ids_are_candidates():
 def test_multiplier_comes_before_the_cap():
     config = small_config(output_multiplier=0.5, final_logit_softcapping=4.0)
     assert transformed(np.array([6.0]), config)[0] == pytest.approx(4 * math.tanh(3 / 4), rel=1e-15)
+
+
+@pytest.mark.parametrize("generation", [1, 2])
+def test_padding_of_the_targets_head_is_never_drafted(generation):
+    draft = small_draft(generation)
+    rng = np.random.default_rng(7)
+    hidden, logits = rng.standard_normal((4, 32)), rng.standard_normal((4, 97))
+    padded = np.concatenate([logits, np.full((4, 31), 100.0)], axis=1)
+    assert draft.walk(hidden, padded, 3).tolist() == draft.walk(hidden, logits, 3).tolist()
