@@ -5,7 +5,6 @@ import json
 import multiprocessing
 import os
 import signal
-import subprocess
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,6 +21,7 @@ from draftmill.store.pull import RECORD, pull
 from draftmill.store.s3 import S3Store
 from draftmill.store.verify import verify
 from tests.store.conftest import open_s3
+from tests.store.disks import disk
 from tests.store.drafters import MIB, contents, model_name, publish_drafter
 from tests.store.samples import noise
 from tests.store.scripted import Answer, scripted
@@ -436,18 +436,8 @@ def test_a_folder_that_cannot_be_written_is_told(tmp_path: Path) -> None:
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A disk of 8 MiB."""
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    if (
-        os.geteuid()
-        or subprocess.run(
-            ["mount", "-t", "tmpfs", "-o", "size=8m", "none", folder], check=False, capture_output=True
-        ).returncode
-    ):
-        pytest.skip("only root mounts a small disk")
-    yield folder
-    subprocess.run(["umount", folder], check=True)
+    with disk(tmp_path / "disk", mib=8) as folder:
+        yield folder
 
 
 def test_a_disk_without_room_is_told_before_anything_is_fetched(store: Store, tmp_path: Path, small_disk: Path) -> None:
