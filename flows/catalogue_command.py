@@ -113,6 +113,9 @@ def plan(
         table.add_row(*map(escape, (item.repo, item.family or "?", item.route or "", size, seconds, why)))
     if made.items:
         console.print(table)
+    for item in made.items:
+        for remark in item.work.remarks if item.work else ():
+            console.print(f"[yellow]remark[/] {escape(item.repo)}: {escape(remark)}")
     in_all, unknown = made.seconds
     known = f"about {in_all:,.0f} s of jobs" + (f", and {unknown} of a kind that never ran" if unknown else "")
     console.print(f"{len(made.items)} to run: {made.download / 1e6:,.1f} MB to fetch, {known}")

@@ -4,7 +4,7 @@ What did not change costs no request of its own: the list names every commit, an
 will run is looked at (its files, config.json, where needed the headers), several at a time.
 """
 
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -12,6 +12,7 @@ from fnmatch import fnmatchcase
 from functools import cached_property
 from typing import Any
 
+from draftmill.ahead import ahead
 from draftmill.catalogue.catalogue import Catalogue
 from draftmill.catalogue.classify import classify
 from draftmill.catalogue.evidence import Evidence, look
@@ -30,11 +31,14 @@ from flows.code_digest import code_digest
 from flows.display import DISPLAY, progress_of
 from flows.order import Order
 from flows.recipe import SHORT, Recipe
-from flows.routes.route import Needs, Route, Setting, Subject, find_route, routes
+from flows.routes.route import Needs, Route, Setting, Subject, find_route, routes, unpinned_donor
 from flows.secrets import secret_files
 from flows.sources import source_of
 
 LOOKS = 8
+LISTS = 4
+PAGES = 2000
+"""Repositories, of each of so many lists at once, that are held before they are looked through."""
 FINAL = ("pass", "refused")
 """Verdicts that hold while nothing changes."""
 
@@ -119,7 +123,7 @@ def check_routes(catalogue: Catalogue) -> None:
 
 def make_plan(order: CatalogueOrder, catalogue: Catalogue, store: Store) -> Plan:
     """Reads the store and the hub. Raises what those raise."""
-    setting = Setting(order.hub, order.store, order.work, order.runner)
+    setting = Setting(order.hub, order.store, order.work, order.runner, catalogue.licences)
     with secret_files() as files:
         source = source_of(order.hub, files)
         planner = Planner(catalogue, read_standings(store), source, setting, only=order.only, again=order.again)
@@ -174,9 +178,13 @@ class Planner:
         """Every repository of interest; at the end rows that no list had."""
         authors = [name for name in self.catalogue.authors if _may_have(name, self._only)]
         missing = {repo for repo in self.catalogue.drafters if fnmatchcase(repo, self._only)}
-        for number, author in enumerate(authors):
+        # The hub works on its next page while this one is looked through, and on the next authors.
+        lists = deque(ahead(list_author(author, self._source), PAGES) for author in authors[:LISTS])
+        for number in range(len(authors)):
             progress("authors listed", number, len(authors))
-            for listed in list_author(author, self._source):
+            if number + LISTS < len(authors):
+                lists.append(ahead(list_author(authors[number + LISTS], self._source), PAGES))
+            for listed in lists.popleft():
                 wanted = listed.repo in missing or self.catalogue.family_by_name(listed.repo)
                 missing.discard(listed.repo)
                 if wanted and fnmatchcase(listed.repo, self._only):
@@ -234,10 +242,12 @@ class Planner:
             route = find_route(family.route)
             subject = Subject(listed.repo, listing.commit, evidence.files, shown.family, family, drafter)
             order = route.order(subject, self._setting)
-            recipe = route.recipe(subject, order, self._donor(order))
+            donor = self._donor(order)
+            recipe = route.recipe(subject, order, donor)
         except MillError as error:
             return Item(listed.repo, reason, listed.commit, made_of, problem=error)
-        work = Work(subject, order, recipe, route.needs(listing, order), listing, evidence, shown.remarks)
+        remarks = (*shown.remarks, *unpinned_donor(order, donor))
+        work = Work(subject, order, recipe, route.needs(listing, order), listing, evidence, remarks)
         return Item(listed.repo, reason, listing.commit, self._made_of(route, subject, recipe), work)
 
     def _made_of(self, route: Route, subject: Subject, recipe: Recipe) -> dict[str, str]:
@@ -299,6 +309,7 @@ def as_json(plan: Plan) -> dict[str, Any]:
                 "disk_bytes": item.work.needs.disk if item.work else 0,
                 "memory_bytes": item.work.needs.memory if item.work else 0,
                 "seconds": item.seconds,
+                "remarks": list(item.work.remarks) if item.work else [],
             }
             for item in plan.items
         ],

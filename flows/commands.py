@@ -9,10 +9,14 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from draftmill.catalogue.catalogue import load_catalogue
+from draftmill.catalogue.schema import NOTHING_KNOWN, Drafter
 from draftmill.cli.folder import folder
 from draftmill.cli.telling import plain
 from draftmill.gguf.mixes import MIXES
-from draftmill.outcome import MillError
+from draftmill.hub.ref import parse_ref
+from draftmill.licences.terms import KNOWN, terms_of
+from draftmill.outcome import MillError, Refused
 from flows.display import Display, progress_of, shown
 from flows.order import DEFAULT_HUB, DEFAULT_QUANTS, Ending, Order
 from flows.signing import SignKey, use_key
@@ -53,6 +57,16 @@ def convert(
     licence_file: Annotated[
         list[Path] | None, typer.Option(help="LICENSE or NOTICE to carry; may be given again.")
     ] = None,
+    licence_text: Annotated[
+        list[str] | None,
+        typer.Option(metavar="ID=FILE", help="Text of a licence that is inherited, such as llama3.1=LICENSE."),
+    ] = None,
+    derived_from: Annotated[
+        list[str] | None, typer.Option(metavar="OWNER/REPO", help="What it was made from, where its card is silent.")
+    ] = None,
+    trained_for: Annotated[
+        list[str] | None, typer.Option(metavar="OWNER/REPO", help="The target that it was trained for.")
+    ] = None,
     sign_key: SignKey = None,
     stock_converter: Annotated[Path | None, typer.Option(help="convert_hf_to_gguf.py of llama.cpp.")] = None,
     stock_python: Annotated[Path | None, typer.Option(help="The interpreter that has torch and transformers.")] = None,
@@ -67,6 +81,7 @@ def convert(
     if missing := [str(path) for path in licence_file or () if not path.is_file()]:
         raise typer.BadParameter(f"no such file: {', '.join(missing)}", param_hint="--licence-file")
     use_key(sign_key)
+    known, texts = _known(ref)
     order = Order(
         ref=ref,
         quants=quants,
@@ -82,12 +97,40 @@ def convert(
         licence=licence,
         licence_statement=licence_statement,
         licence_files=tuple(path.absolute() for path in licence_file or ()),
+        licence_texts=texts | _licence_texts(licence_text or ()),
+        derived_from=tuple(dict.fromkeys([*(derived_from or ()), *known.derived_from])),
+        trained_for=tuple(dict.fromkeys([*(trained_for or ()), *known.trained_for])),
+        upstream=known.upstream,
         catalogue=CATALOGUE,
         stock_converter=stock_converter and stock_converter.absolute(),
         stock_python=stock_python and stock_python.absolute(),
         llama_quantize=llama_quantize,
     )
     finish(convert_or_say(order, explain, as_json), as_json)
+
+
+def _known(ref: str) -> tuple[Drafter, dict[str, tuple[Path, ...]]]:
+    """What the catalogue says of it, and where it has texts of licences."""
+    if not CATALOGUE.exists():
+        return NOTHING_KNOWN, {}
+    catalogue = load_catalogue(CATALOGUE)
+    try:
+        repo = parse_ref(ref).repo or ""
+    except Refused:  # the flow tells it
+        repo = ""
+    return catalogue.drafter(repo), dict(catalogue.licences)
+
+
+def _licence_texts(given: Iterable[str]) -> dict[str, tuple[Path, ...]]:
+    found: dict[str, tuple[Path, ...]] = {}
+    for text in given:
+        id, _, file = text.partition("=")
+        terms = terms_of(id)
+        if terms is None or not Path(file).is_file():
+            wrong = f"there is no file {file or '(none)'}" if terms else f"{id} is none of {', '.join(KNOWN)}"
+            raise typer.BadParameter(wrong, param_hint="--licence-text")
+        found[terms.id] = (*found.get(terms.id, ()), Path(file).absolute())
+    return found
 
 
 def convert_or_say(order: Order, explain: bool, as_json: bool) -> Ending:

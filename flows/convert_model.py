@@ -25,8 +25,10 @@ from flows.cache import JobCache
 from flows.chain import Chain, Done, JobEnded, Step
 from flows.conversion_steps import Listing, Steps
 from flows.display import DISPLAY, progress_of
+from flows.licences import terms_of_order
+from flows.lineage import trace_lineage
 from flows.order import Ending, Order
-from flows.publication import Publication, assemble, entry_name, terms_of_order
+from flows.publication import Publication, assemble, entry_name
 from flows.recipe import asked_for, conversion_recipe
 from flows.runners.choice import make_runner
 from flows.runners.runner import Runner
@@ -121,7 +123,9 @@ def _convert(order: Order, chain: Chain, steps: Steps) -> Ending:
     tokenizer = do(steps.tokenizer(model, donor_files, listing, donor))
     encodings = list(dict.fromkeys([order.base, *order.quants]))
     names = {encoding: gguf_name(entry, weights, encoding) for encoding in encodings}
-    terms = terms_of_order(order, listing, donor, model.finished.out, list(names.values()))
+    lineage = trace_lineage(order, listing, donor, steps, do)
+    borrowed = (donor, donor_files.finished.out) if donor and donor_files else None
+    terms = terms_of_order(order, listing, lineage, model.finished.out, list(names.values()), borrowed)
     provenance = {
         "name": entry.partition("/")[2],
         "repo": listing["repo"],

@@ -17,6 +17,8 @@ class Order(BaseModel):
     ref: owner/repo[@revision] or a folder. base: the encoding that everything else is quantized from; it is published
     too. hub: address of a hub, or file:///folder of a mirror. name: publish under owner/name instead of the source's.
     licence, licence_statement, licence_files: for a repository that does not say, or does not carry, what it should.
+    licence_texts: licence's id -> files that hold its text, taken where its terms bind. derived_from, trained_for:
+    models whose licences it inherits, beside those that its card names; upstream: what a package was made of.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -31,6 +33,10 @@ class Order(BaseModel):
     licence: str | None = None
     licence_statement: str | None = None
     licence_files: tuple[Path, ...] = ()
+    licence_texts: dict[str, tuple[Path, ...]] = {}
+    derived_from: tuple[str, ...] = ()
+    trained_for: tuple[str, ...] = ()
+    upstream: str | None = None
     runner: Literal["process", "docker"] = runner_field()
     hub: str = hub_field()
     store: str = store_field()

@@ -7,11 +7,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from draftmill.licences.terms import is_carried, refusals, terms_of
 from draftmill.outcome import Refusal, Refused
 from draftmill.pard.capabilities import WARP_FILE
-from draftmill.store.manifest import Donor, File, Licence, Manifest, Role, Source, Tool
+from draftmill.store.manifest import Donor, File, Manifest, Role, Source, Tool
 from flows.chain import Done
+from flows.licences import Terms
 from flows.order import Order
 
 Listing = dict[str, Any]
@@ -20,12 +20,12 @@ NOT_PINNED = ("gated", "not_taken")
 ENTRY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*/[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
-def source_of(listing: Listing, downloaded: Done) -> Source:
+def source_of(listing: Listing, downloaded: Done, hub: str) -> Source:
     """A listing as the manifest keeps it, with the sha256 of every file: the hub states it for large ones only."""
     sha256 = {output.path: output.sha256 for output in downloaded.finished.result.outputs}
     fields = {LISTING_TO_SOURCE.get(k, k): v for k, v in listing.items() if k not in NOT_PINNED}
     fields["files"] = [{**file, "sha256": sha256[file["path"]]} for file in listing["files"]]
-    return Source.model_validate(fields)
+    return Source.model_validate(fields | {"hub": hub if listing["source"] == "hub" else None})
 
 
 def entry_name(order: Order, listing: Listing) -> str:
@@ -42,54 +42,6 @@ def entry_name(order: Order, listing: Listing) -> str:
             )
         )
     return name
-
-
-@dataclass(frozen=True)
-class Terms:
-    """Under which licence it is published, and what travels along."""
-
-    licence: Licence
-    notices: tuple[str, ...]
-    files: dict[str, Path]
-
-
-def terms_of_order(order: Order, listing: Listing, donor: Listing | None, model: Path, models: Sequence[str]) -> Terms:
-    """Raises Refused when the licence's terms cannot be met: before the long work, since nothing could be published.
-
-    model: the downloaded folder; models: names of the GGUF files to come.
-    """
-    files = {f["path"]: model / f["path"] for f in listing["files"] if is_carried(f["path"])}
-    files |= {path.name: path for path in order.licence_files}
-    stated, identifier = listing["licence"], order.licence or listing["licence"]
-    if order.licence and stated and order.licence.lower() != stated.lower() and not order.licence_statement:
-        raise Refused(
-            Refusal(
-                "publish.licence_contradicts",
-                "--licence",
-                order.licence,
-                stated,
-                f"The repository names the licence {stated}. Leave --licence away, or say with --licence-statement by "
-                "which right you publish it under another.",
-            )
-        )
-    known = terms_of(identifier)
-    notices = (known.display,) if known and known.display else ()
-    findings = refusals(
-        licence=identifier,
-        statement=order.licence_statement,
-        lineage=[
-            name for given in (listing, donor) if given for name in (given["repo"], *given["base_models"]) if name
-        ],
-        source_files=[f["path"] for f in listing["files"]],
-        files=files,
-        models=models,
-        notices=notices,
-    )
-    if findings:
-        raise Refused(*findings)
-    text = next(iter(sorted(files)), None)
-    licence = Licence(id=known.id if known else identifier, text=text, statement=order.licence_statement)
-    return Terms(licence, notices, files)
 
 
 @dataclass(frozen=True)
@@ -149,13 +101,17 @@ def assemble(
         kind="model",
         entry=entry_name(order, listing),
         recipe=recipe,
-        source=source_of(listing, model),
-        donor=Donor(source=source_of(donor, donor_files), proof=proof_sha256) if donor and donor_files else None,
+        source=source_of(listing, model, order.hub),
+        donor=Donor(source=source_of(donor, donor_files, order.hub), proof=proof_sha256)
+        if donor and donor_files
+        else None,
         files=tuple(listed),
         tools=_tools(jobs),
         parameters=parameters,
         job_keys={done.title: done.key for done in jobs if done.key},
         licence=terms.licence,
+        lineage=terms.lineage,
+        obligations=terms.obligations,
         notices=terms.notices,
         can=can,
         cannot=cannot,

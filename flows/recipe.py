@@ -7,6 +7,7 @@ from typing import Any
 from draftmill.digest import sha256_file, sha256_json
 from draftmill.store.manifest import recipe_digest
 from flows.code_digest import code_digest
+from flows.lineage import named_licences
 from flows.order import Order
 from flows.stock_tools import StockTools
 
@@ -60,6 +61,10 @@ def asked_for(order: Order) -> dict[str, Any]:
     parameters: dict[str, Any] = order.model_dump(mode="json", include=_FIELDS)
     if order.licence_files:
         parameters["licence_files"] = {path.name: sha256_file(path) for path in order.licence_files}
+    if inherited := named_licences(order):
+        parameters["inherits"] = {
+            id: {path.name: sha256_file(path) for path in files} for id, files in inherited.items()
+        }
     if order.converter == "stock":
         parameters |= stock.converter_digest()
     if order.quantizer == "stock":

@@ -29,6 +29,7 @@ from flows.cache import JobCache
 from flows.chain import Chain, Done, Input, JobEnded, Step
 from flows.conversion_steps import Listing, Steps
 from flows.convert_model import publish, run_job
+from flows.lineage import trace_lineage
 from flows.order import Order
 from flows.publication import Publication, entry_name, source_of
 from flows.recipe import gate_recipe
@@ -118,7 +119,10 @@ def _validate(order: Order, chain: Chain, steps: Steps) -> Validation:
         files = {name: Path(place) / name for name in (JSON, PAGE)}
         files |= {path: package.finished.out / path for path in _carried(listing)}
         publication = Publication(
-            _manifest(entry, recipe, source_of(listing, package), listing, parameters, files, result, keys), files
+            _manifest(
+                order, entry, recipe, source_of(listing, package, order.hub), listing, parameters, files, result, keys
+            ),
+            files,
         )
         return _ended(order, store, publish(store, publication))
 
@@ -128,6 +132,7 @@ def _carried(listing: Listing) -> Iterable[str]:
 
 
 def _manifest(
+    order: Order,
     entry: str,
     recipe: str,
     source: Source,
@@ -151,6 +156,7 @@ def _manifest(
         parameters=parameters,
         job_keys=keys,
         licence=Licence(id=known.id if known else listing["licence"], text=text, statement=STATEMENT),
+        lineage=trace_lineage(order, listing, None, None, None),
         notices=(known.display,) if known and known.display else (),
         can=(f"Says of the package: {result.facts['sentence']}.",),
         cannot=("Holds no weights: take the package from its source, at the commit that is named here.",),

@@ -1,32 +1,36 @@
 """config/catalogue.yaml as values: read whole, every wrong line told."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from draftmill.catalogue.schema import NOTHING_KNOWN, Drafter, Family, Repo, Target
+from draftmill.catalogue.schema import NOTHING_KNOWN, Drafter, Family, LicenceText, Repo, Target
 from draftmill.digest import sha256_json
+from draftmill.licences.terms import KNOWN, terms_of
 from draftmill.outcome import BadConfiguration
 from draftmill.settings_file import Place, read_document
 
 CODE = "catalogue.file"
 EXAMPLE = "config/catalogue.yaml"
-SECTIONS: dict[str, Any] = {"families": Family, "drafters": Drafter, "targets": Target}
+SECTIONS: dict[str, Any] = {"families": Family, "drafters": Drafter, "targets": Target, "licences": LicenceText}
+_NAMED_FREELY = ("families", "licences")
 
 
 @dataclass(frozen=True)
 class Catalogue:
-    """families: name -> rule; drafters and targets: owner/repo -> what is known of it. path: the file, which is read
-    again when a line of it has to be named: of ten thousand rows the lines alone take most of the memory."""
+    """families: name -> rule; drafters and targets: owner/repo -> what is known of it; licences: a licence's id -> the
+    files of its text. path: the file, which is read again when a line of it has to be named: of ten thousand rows the
+    lines alone take most of the memory."""
 
     families: Mapping[str, Family]
     drafters: Mapping[str, Drafter]
     targets: Mapping[str, Target]
     path: Path
+    licences: Mapping[str, tuple[Path, ...]] = field(default_factory=dict)
 
     @property
     def authors(self) -> tuple[str, ...]:
@@ -64,10 +68,18 @@ def load_catalogue(path: Path) -> Catalogue:
             wrong.append(((section,), "must be a mapping of names"))
             given = {}
         read[section] = dict(_read(section, model, given, wrong))
-    catalogue = Catalogue(read["families"], read["drafters"], read["targets"], path)
+    folder = path.absolute().parent
+    licences = {
+        terms.id: tuple(folder / file for file in each.files)
+        for name, each in read["licences"].items()
+        if (terms := terms_of(name))
+    }
+    drafters = {repo: _placed(drafter, folder) for repo, drafter in read["drafters"].items()}
+    catalogue = Catalogue(read["families"], drafters, read["targets"], path, licences)
     if "families" not in settings:
         wrong.append(((), "has no section families, so nothing could be told apart"))
     wrong += _check_names(catalogue)
+    wrong += _check_texts(catalogue, read["licences"])
     if wrong:
         raise catalogue.wrong(wrong)
     return catalogue
@@ -79,7 +91,7 @@ _REPO = TypeAdapter(Repo)
 def _read(section: str, model: Any, given: dict[str, Any], wrong: list[tuple[Place, str]]) -> Iterator[tuple[str, Any]]:
     for name, value in given.items():
         try:
-            if section != "families":
+            if section not in _NAMED_FREELY:
                 _REPO.validate_python(name)
             # `amd/PARD-Qwen3-0.6B:` with nothing behind it is a row of which nothing more is known.
             yield name, model.model_validate(value or {})
@@ -109,3 +121,25 @@ def _check_names(catalogue: Catalogue) -> Iterator[tuple[Place, str]]:
     for repo, drafter in catalogue.drafters.items():
         if drafter.family and drafter.family not in catalogue.families:
             yield ("drafters", repo, "family"), f"there is no family {drafter.family}"
+
+
+def _placed(drafter: Drafter, folder: Path) -> Drafter:
+    if not drafter.licence_files:
+        return drafter
+    return drafter.model_copy(update={"licence_files": tuple(folder / file for file in drafter.licence_files)})
+
+
+def _check_texts(catalogue: Catalogue, licences: Mapping[str, LicenceText]) -> Iterator[tuple[Place, str]]:
+    """Files that are named and not there would be missed only when a drafter is published."""
+    for name in licences:
+        terms = terms_of(name)
+        if terms is None:
+            yield ("licences", name), f"no licence of this name is known here; they are {', '.join(KNOWN)}"
+            continue
+        for number, file in enumerate(catalogue.licences[terms.id]):
+            if not file.is_file():
+                yield ("licences", name, "files", number), f"there is no file {file}"
+    for repo, drafter in catalogue.drafters.items():
+        for number, file in enumerate(drafter.licence_files):
+            if not file.is_file():
+                yield ("drafters", repo, "licence_files", number), f"there is no file {file}"

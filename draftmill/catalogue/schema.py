@@ -142,8 +142,9 @@ class Drafter(Part):
     """What is known of a repository by name. family: for a reader; metadata decides, and a contradiction is told.
 
     licence: what its card says, as far as known; donor: whose tokenizer it borrows; trained_for: targets, of which any
-    other is an off-pair; upstream: where its weights come from; publish_as, licence_as, licence_statement,
-    licence_files, quants: as the options of `draftmill convert`.
+    other is an off-pair; derived_from: models that it was made from and that its card does not name; upstream: where
+    its weights come from. The licences of all of them are inherited. publish_as, licence_as, licence_statement,
+    licence_files, quants: as the options of `draftmill convert`; paths are from the catalogue's folder.
     """
 
     family: str | None = None
@@ -151,6 +152,7 @@ class Drafter(Part):
     licence: str | None = None
     donor: Annotated[str, AfterValidator(_pinned)] | None = None
     trained_for: tuple[Repo, ...] = ()
+    derived_from: tuple[Repo, ...] = ()
     upstream: Repo | None = None
     publish_as: Annotated[str, AfterValidator(_publishable)] | None = None
     licence_as: str | None = None
@@ -158,6 +160,12 @@ class Drafter(Part):
     licence_files: tuple[Path, ...] = ()
     quants: tuple[str, ...] = ()
     note: str = ""
+
+
+class LicenceText(Part):
+    """Where an operator put the text of a licence, for every drafter that inherits it; from the catalogue's folder."""
+
+    files: Annotated[tuple[Path, ...], Field(min_length=1)]
 
 
 class Target(Part):

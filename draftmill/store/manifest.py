@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from draftmill.digest import sha256_json
+from draftmill.licences.lineage import Ancestor
 from draftmill.outcome import Refusal, Refused
 from draftmill.store.keys import check_key, check_keys
 
@@ -45,11 +46,12 @@ class SourceFile(Strict):
 
 class Source(Strict):
     """Where bytes came from: a listing, pinned. `repo` is None for a folder; `commit` is then the listing's sha256.
-    `licence` is what it says of itself."""
+    `hub` is the address that it was read at, `licence` what it says of itself."""
 
     origin: Literal["hub", "mirror", "folder"]
     repo: str | None
     requested_revision: str
+    hub: str | None = None
     commit: Commit
     licence: str | None = None
     base_models: tuple[str, ...] = ()
@@ -90,12 +92,26 @@ class Licence(Strict):
     statement: str | None = None
 
 
+class Obligation(Strict):
+    """A licence whose terms travel along, and how they are met: `because_of` is "itself" or names of ancestors;
+    `agreement` and `notice` are published paths, `display` is among the notices, models' names begin with
+    `name_begins`."""
+
+    licence: str
+    because_of: tuple[str, ...]
+    agreement: str | None = None
+    notice: str | None = None
+    display: str | None = None
+    name_begins: str | None = None
+
+
 class Manifest(Strict):
     """What is published, from what, by what, under which licence, and what the artifact can and cannot do.
 
     `entry` is the "owner/repo" it is published under. `job_keys` are the keys of the job runs that made the files,
-    `parameters` what the recipe was asked for. `notices` are lines that travel with the files. `created` is the only
-    member that differs between two runs of one recipe on one machine.
+    `parameters` what the recipe was asked for. `lineage` is what it was made from and trained for, `obligations` the
+    licences that bind because of it. `notices` are lines that travel with the files. `created` and the addresses of
+    hubs are the only members that differ between two runs of one recipe on one machine.
     """
 
     schema_version: Literal[1] = 1
@@ -109,6 +125,8 @@ class Manifest(Strict):
     parameters: dict[str, Any]
     job_keys: dict[str, str]
     licence: Licence
+    lineage: tuple[Ancestor, ...] = ()
+    obligations: tuple[Obligation, ...] = ()
     notices: tuple[str, ...] = ()
     can: tuple[str, ...]
     cannot: tuple[str, ...]

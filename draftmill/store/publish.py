@@ -12,7 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from draftmill.digest import sha256_file
-from draftmill.licences.terms import refusals as licence_refusals
+from draftmill.licences.duties import Publication
+from draftmill.licences.duties import refusals as licence_refusals
+from draftmill.licences.lineage import Start, trace
 from draftmill.outcome import Refusal, Refused, Temporary
 from draftmill.progress import Progress, silent
 from draftmill.store.endings import changed, damaged
@@ -161,12 +163,22 @@ def _disagreements(files: Mapping[str, Path], manifest: Manifest) -> list[Refusa
 
 
 def _licence(files: Mapping[str, Path], manifest: Manifest) -> list[Refusal]:
-    sources = [manifest.source, *([manifest.donor.source] if manifest.donor else [])]
+    """By what the manifest says of its lineage, and by names that it does not say more of."""
+    source, donor = manifest.source, manifest.donor.source if manifest.donor else None
+    starts = [Start(name, "base", "its card") for name in source.base_models]
+    if donor:
+        starts += [Start(name, "donor", "the manifest") for name in (donor.repo, *donor.base_models) if name]
+    told = {ancestor.name for ancestor in manifest.lineage}
+    untold = trace((start for start in starts if start.name not in told), itself=source.repo)
+    names = [source.repo, *(start.name for start in starts)]
     return licence_refusals(
-        licence=manifest.licence.id,
-        statement=manifest.licence.statement,
-        lineage=[name for source in sources for name in (source.repo, *source.base_models) if name],
-        source_files=[file.path for file in manifest.source.files],
+        Publication(
+            licence=manifest.licence.id,
+            statement=manifest.licence.statement,
+            names=tuple(name for name in names if name),
+            lineage=(*manifest.lineage, *untold),
+        ),
+        source_files=[file.path for file in source.files],
         files={path: file for path, file in files.items() if file.is_file()},
         models=[file.path for file in manifest.files if file.role == "model"],
         notices=manifest.notices,

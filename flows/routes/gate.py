@@ -17,6 +17,9 @@ def order(subject: Subject, setting: Setting) -> Order:
     return Order(
         ref=f"{subject.repo}@{subject.commit}",
         name=subject.drafter.publish_as,
+        derived_from=subject.drafter.derived_from,
+        trained_for=subject.drafter.trained_for,
+        upstream=subject.drafter.upstream,
         hub=setting.hub,
         store=setting.store,
         work=setting.work,

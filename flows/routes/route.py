@@ -1,7 +1,7 @@
 """What a route is: a module of this package that has what `Route` says. A new family is a new module and a rule."""
 
 import pkgutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
@@ -35,12 +35,13 @@ class Subject:
 
 @dataclass(frozen=True)
 class Setting:
-    """Where things are found, the same for every drafter of a run."""
+    """Where things are found, the same for every drafter of a run. licences: as `Catalogue.licences`."""
 
     hub: str
     store: str
     work: Path
     runner: Literal["process", "docker"] = "process"
+    licences: Mapping[str, tuple[Path, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -101,6 +102,16 @@ def find_route(name: str) -> Route:
 
 def manifest_key(kind: Kind, entry: str, recipe: Recipe) -> str:
     return f"{folder_key(kind, entry, recipe.source, recipe.digest)}/{MANIFEST}"
+
+
+def unpinned_donor(order: Order, commit: str | None) -> tuple[str, ...]:
+    """A remark where the order's donor is a branch or tag, which this run takes at `commit`."""
+    if order.tokenizer_from is None or commit is None or order.tokenizer_from.endswith(f"@{commit}"):
+        return ()
+    return (
+        f"The donor {order.tokenizer_from} is not pinned: this run takes it at {commit}, as the manifest will say, and "
+        "a later one at another commit publishes anew. To keep this one, put it into the row.",
+    )
 
 
 def size_of(listing: Listing, suffixes: Iterable[str]) -> int:

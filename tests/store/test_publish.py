@@ -209,7 +209,12 @@ def test_a_llama_target_or_donor_brings_its_licence(tmp_path: Path) -> None:
         sample = publication(tmp_path / "job", big=10, **change)
         with pytest.raises(Refused) as refused:
             publish(LocalStore(tmp_path / "store"), sample.files, sample.manifest)
-        assert refused.value.code == "store.licence_lineage"
+        assert [refusal.code for refusal in refused.value.refusals] == [
+            "store.agreement_missing",
+            "store.notice_missing",
+            "store.display_missing",
+            "store.name_rule",
+        ]
 
 
 def test_describe_gives_size_and_sha256(tmp_path: Path) -> None:

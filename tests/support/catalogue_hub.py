@@ -12,6 +12,8 @@ DONOR, PLAIN, BORROWER, BROKEN = (
     "tiny/PARD2-SmolLM2-135M",
     "tiny/PARD-Cut-1M",
 )
+TARGET = "tiny/Another"
+"""What the borrower was trained for: a card, and nothing that could be paired."""
 PACKAGE, HEAD = "fast/Small-DFlash-NPU2", "tiny/Gumiho-small-1m"
 
 CATALOGUE = """families:
@@ -81,6 +83,9 @@ def write_donor(root: Path) -> None:
     write_tokenizer(read_header(smollm2_gguf()).fields, donor)
     (donor / "config.json").write_text(json.dumps({"architectures": ["LlamaForCausalLM"], "vocab_size": 49152}))
     (donor / "README.md").write_text(CARD)
+    target = root / TARGET
+    target.mkdir()
+    (target / "README.md").write_text("---\nlicense: apache-2.0\n---\n")
 
 
 def write_plain(root: Path, repo: str = PLAIN) -> None:
