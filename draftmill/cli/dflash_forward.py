@@ -91,7 +91,7 @@ def forward_command(
         return
     norms = np.sqrt(np.mean(np.square(rows, dtype=np.float64), axis=1))
     typer.echo(
-        f"{out}: {' x '.join(map(str, rows.shape))} {rows.dtype.name}, a row's RMS {norms.min():.4g} to {norms.max():.4g}"
+        f"{out}: {' x '.join(map(str, rows.shape))} {rows.dtype.name}, RMS {norms.min():.4g} to {norms.max():.4g}"
     )
     typer.echo(f"sha256 {written['sha256']}")
     if trace is not None:

@@ -92,7 +92,7 @@ def read_dump(folder: Path, reference: Trace) -> dict[str, np.ndarray]:
         if name not in reference:
             findings.add(
                 "dflash.dump_unknown", path.name, name, sorted(reference)[:8],
-                "No step of this draft's pass has that name; `draftmill dflash forward --trace DIR` writes all of them.",
+                "No step of this draft's pass has that name; `draftmill dflash forward --trace DIR` writes them all.",
             )  # fmt: skip
             continue
         try:
