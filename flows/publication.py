@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from draftmill.digest import sha256_file
 from draftmill.outcome import Refusal, Refused
 from draftmill.pard.capabilities import WARP_FILE
 from draftmill.store.manifest import Donor, File, Manifest, Role, Source, Tool
@@ -109,6 +110,7 @@ def assemble(
         tools=_tools(jobs),
         parameters=parameters,
         job_keys={done.title: done.key for done in jobs if done.key},
+        job_results=results_of(jobs),
         licence=terms.licence,
         lineage=terms.lineage,
         obligations=terms.obligations,
@@ -118,6 +120,11 @@ def assemble(
         created=datetime.now(UTC),
     )
     return Publication(manifest, files)
+
+
+def results_of(jobs: Iterable[Done]) -> dict[str, str]:
+    """Title -> sha256 of what the job said."""
+    return {done.title: sha256_file(done.finished.folder / "result.json") for done in jobs}
 
 
 def _tools(jobs: Iterable[Done]) -> tuple[Tool, ...]:

@@ -31,7 +31,7 @@ from flows.conversion_steps import Listing, Steps
 from flows.convert_model import publish, run_job
 from flows.lineage import trace_lineage
 from flows.order import Order
-from flows.publication import Publication, entry_name, source_of
+from flows.publication import Publication, entry_name, results_of, source_of
 from flows.recipe import gate_recipe
 from flows.runners.choice import make_runner
 from flows.runners.runner import GIB, Limits, Runner
@@ -116,11 +116,21 @@ def _validate(order: Order, chain: Chain, steps: Steps) -> Validation:
     with tempfile.TemporaryDirectory(prefix="draftmill-report-") as place:
         write_gate(Path(place), result.facts["gate"], entry)
         keys = {done.title: done.key for done in chain.done if done.key} | {step.title: chain.key(step).digest}
+        results = results_of(chain.done)
         files = {name: Path(place) / name for name in (JSON, PAGE)}
         files |= {path: package.finished.out / path for path in _carried(listing)}
         publication = Publication(
             _manifest(
-                order, entry, recipe, source_of(listing, package, order.hub), listing, parameters, files, result, keys
+                order,
+                entry,
+                recipe,
+                source_of(listing, package, order.hub),
+                listing,
+                parameters,
+                files,
+                result,
+                keys,
+                results,
             ),
             files,
         )
@@ -141,6 +151,7 @@ def _manifest(
     files: dict[str, Path],
     result: Result,
     keys: dict[str, str],
+    results: dict[str, str],
 ) -> Manifest:
     known = terms_of(listing["licence"])
     text = next(iter(sorted(_carried(listing))), None)
@@ -155,6 +166,7 @@ def _manifest(
         tools=tuple(Tool(name=tool.name, version=tool.version, digest=tool.digest) for tool in result.tools),
         parameters=parameters,
         job_keys=keys,
+        job_results=results,
         licence=Licence(id=known.id if known else listing["licence"], text=text, statement=STATEMENT),
         lineage=trace_lineage(order, listing, None, None, None),
         notices=(known.display,) if known and known.display else (),

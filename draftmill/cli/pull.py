@@ -23,6 +23,7 @@ from draftmill.cli.retrieval import (
 )
 from draftmill.cli.telling import plain, tell
 from draftmill.outcome import InputOutput, MillError, Refused
+from draftmill.store.notices import obligation_line
 
 if TYPE_CHECKING:
     from draftmill.measurement.servers.serve_line import Engine
@@ -81,6 +82,7 @@ def pull(
                     "kept": pulled.kept,
                     "signed": public_key is not None,
                     "notices": list(pulled.manifest.notices),
+                    "obligations": [each.model_dump(mode="json") for each in pulled.manifest.obligations],
                     "serve": [line for _, line, _ in lines],
                 }
             )
@@ -101,6 +103,8 @@ def _draw(
     if public_key:
         console.print(f"[green]signed[/] by the key of {plain(str(public_key))}")
     console.print(f"licence {plain(manifest.licence.id or 'not named')}, see draftmill-notices.txt")
+    for obligation in manifest.obligations:
+        console.print(f"terms {plain(obligation_line(obligation))}")
     for notice in manifest.notices:
         console.print(plain(notice))
     for sentence in manifest.cannot:

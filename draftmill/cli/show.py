@@ -19,6 +19,7 @@ from draftmill.cli.retrieval import (
     open_catalogue,
 )
 from draftmill.cli.telling import plain
+from draftmill.store.notices import ancestor_line, obligation_line
 
 if TYPE_CHECKING:
     from draftmill.store.catalogue import Shown
@@ -88,7 +89,9 @@ def _facts(shown: "Shown") -> Iterator[tuple[str, str]]:
     if manifest:
         yield "by right", manifest.licence.statement or ""
         yield from (("notice", notice) for notice in manifest.notices)
+        yield from (("inherits", obligation_line(each)) for each in manifest.obligations)
         yield "made from", _source(manifest.source)
+        yield from (("comes from", ancestor_line(each)) for each in manifest.lineage)
         if manifest.donor:
             yield "tokenizer", f"{_source(manifest.donor.source)}; proof {manifest.donor.proof[:12]}"
         yield "with", ", ".join(f"{tool.name} {tool.version}" for tool in manifest.tools)

@@ -109,8 +109,9 @@ class Manifest(Strict):
     """What is published, from what, by what, under which licence, and what the artifact can and cannot do.
 
     `entry` is the "owner/repo" it is published under. `job_keys` are the keys of the job runs that made the files,
-    `parameters` what the recipe was asked for. `lineage` is what it was made from and trained for, `obligations` the
-    licences that bind because of it. `notices` are lines that travel with the files. `created` and the addresses of
+    `job_results` the digests of what those said (result.json, in the job cache of the mill that ran them), `parameters`
+    what the recipe was asked for. `lineage` is what it was made from and trained for, `obligations` the licences that
+    bind because of it. `notices` are lines that travel with the files. `created`, `job_results` and the addresses of
     hubs are the only members that differ between two runs of one recipe on one machine.
     """
 
@@ -124,6 +125,7 @@ class Manifest(Strict):
     tools: tuple[Tool, ...]
     parameters: dict[str, Any]
     job_keys: dict[str, str]
+    job_results: dict[str, Sha256] = {}
     licence: Licence
     lineage: tuple[Ancestor, ...] = ()
     obligations: tuple[Obligation, ...] = ()

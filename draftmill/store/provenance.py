@@ -3,22 +3,24 @@
 A pure function of the manifest as it is stored: whoever holds the manifest can make it again and compare. Nothing is
 attested that the manifest does not say. Forms: in-toto Statement v1 (in-toto/attestation, spec/v1/statement.md), SLSA
 provenance v1 (slsa.dev/spec/v1.0/provenance), digest sets with gitCommit and gitBlob (spec/v1/digest_set.md), package
-addresses of the type huggingface (package-url).
+addresses of the types huggingface and generic (package-url).
 """
 
 import hashlib
 import json
 from typing import Any
+from urllib.parse import quote
 
 from draftmill.store.manifest import NAME as MANIFEST
-from draftmill.store.manifest import Manifest, Source
+from draftmill.store.manifest import Manifest, Source, SourceFile, Tool
 
 NAME = "provenance.intoto.json"
 STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
 PREDICATE_TYPE = "https://slsa.dev/provenance/v1"
 BUILDER = "urn:draftmill:mill"
 _BUILD_TYPES = {"model": "urn:draftmill:convert_model:v1", "package": "urn:draftmill:validate_package:v1"}
-_GIT_HEX = 40
+_GIT_HEX, _SHA256_HEX = 40, 64
+_PUBLIC_HUB = "https://huggingface.co"
 
 
 def key_of(manifest: Manifest) -> str:
@@ -55,7 +57,7 @@ def statement(manifest: Manifest, data: bytes) -> bytes:
                     "version": {tool.name: tool.version for tool in manifest.tools if tool.name == "draftmill"},
                 },
                 "metadata": {"invocationId": manifest.recipe, "finishedOn": manifest.created.isoformat()},
-                "byproducts": [files[path] for path in sorted(evidence)],
+                "byproducts": _byproducts(manifest, files, evidence),
             },
         },
     }
@@ -66,10 +68,32 @@ def _dependencies(manifest: Manifest) -> list[dict[str, Any]]:
     found = _of_source(manifest.source, "source")
     if manifest.donor:
         found += _of_source(manifest.donor.source, "tokenizer donor")
-    for tool in manifest.tools:
-        digest = {"digest": {"sha256": tool.digest}} if tool.digest and len(tool.digest) == 64 else {}
-        found.append({"name": tool.name, "annotations": {"version": tool.version}, **digest})
-    return found
+    return found + [_of_tool(tool) for tool in manifest.tools]
+
+
+def _of_tool(tool: Tool) -> dict[str, Any]:
+    """Of a library there is its version alone, and an address that names both."""
+    digest = (tool.digest or "").removeprefix("sha256:")
+    return {
+        "name": tool.name,
+        "uri": f"pkg:generic/{quote(tool.name, safe='')}@{quote(tool.version, safe='')}",
+        "annotations": {"version": tool.version},
+        **({"digest": {"sha256": digest}} if len(digest) == _SHA256_HEX else {}),
+    }
+
+
+def _byproducts(manifest: Manifest, files: dict[str, Any], evidence: set[str]) -> list[dict[str, Any]]:
+    """The evidence, which is published; and what each job said, which stays with the mill that ran it."""
+    results = [
+        {
+            "name": f"job/{title}/result.json",
+            "digest": {"sha256": sha256},
+            "mediaType": "application/json",
+            **({"annotations": {"jobKey": manifest.job_keys[title]}} if title in manifest.job_keys else {}),
+        }
+        for title, sha256 in sorted(manifest.job_results.items())
+    ]
+    return [*(files[path] for path in sorted(evidence)), *results]
 
 
 def _of_source(source: Source, role: str) -> list[dict[str, Any]]:
@@ -77,12 +101,19 @@ def _of_source(source: Source, role: str) -> list[dict[str, Any]]:
     kind = "gitCommit" if len(source.commit) == _GIT_HEX else "sha256"
     whole: dict[str, Any] = {"name": role, "digest": {kind: source.commit}}
     if source.repo:
-        whole["uri"] = f"pkg:huggingface/{source.repo}@{source.commit}"
-    files = [
-        {
-            "name": f"{role}/{file.path}",
-            "digest": {"sha256": file.sha256} if file.sha256 else {"gitBlob": file.blob_id},
-        }
-        for file in source.files
-    ]
-    return [whole, *files]
+        other = source.hub and source.hub != _PUBLIC_HUB
+        at = f"?repository_url={quote(source.hub or '', safe='')}" if other else ""
+        whole["uri"] = f"pkg:huggingface/{source.repo}@{source.commit}{at}"
+    if source.hub:
+        whole["downloadLocation"] = f"{source.hub}/{source.repo}/tree/{source.commit}"
+    return [whole, *(_of_file(source, role, file) for file in source.files)]
+
+
+def _of_file(source: Source, role: str, file: SourceFile) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "name": f"{role}/{file.path}",
+        "digest": {"sha256": file.sha256} if file.sha256 else {"gitBlob": file.blob_id},
+    }
+    if source.hub:
+        found["downloadLocation"] = f"{source.hub}/{source.repo}/resolve/{source.commit}/{quote(file.path)}"
+    return found

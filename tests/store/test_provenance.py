@@ -3,6 +3,12 @@
 import hashlib
 import json
 from pathlib import Path
+from typing import Any
+
+from google.protobuf import json_format
+from in_toto_attestation.predicates.provenance.v1.provenance_pb2 import Provenance
+from in_toto_attestation.v1.resource_descriptor import ResourceDescriptor
+from in_toto_attestation.v1.statement import Statement
 
 from draftmill.store.interface import Store
 from draftmill.store.manifest import Donor, File, SourceFile, Tool
@@ -18,11 +24,11 @@ def test_a_statement_says_what_the_manifest_says(tmp_path: Path) -> None:
         tmp_path,
         big=10,
         source=source(files=(*source().files, config)),
-        donor=Donor(source=source(repo="Qwen/Qwen3-8B", commit="d" * 40), proof="cd" * 32),
+        donor=Donor(source=source(repo="Qwen/Qwen3-8B", commit="d" * 40, hub="http://127.0.0.1:1"), proof="cd" * 32),
         tools=(Tool(name="draftmill", version="0.1.0"), Tool(name="llama-quantize", version="b1", digest="aa" * 32)),
     ).manifest
     evidence = File(path="proof.json", size=1, sha256="99" * 32, role="evidence")
-    manifest = made.model_copy(update={"files": (*made.files, evidence)})
+    manifest = made.model_copy(update={"files": (*made.files, evidence), "job_results": {"convert": "77" * 32}})
     value = json.loads(statement(manifest, b"the manifest's bytes"))
     assert value["_type"] == "https://in-toto.io/Statement/v1"
     assert value["predicateType"] == "https://slsa.dev/provenance/v1"
@@ -48,15 +54,45 @@ def test_a_statement_says_what_the_manifest_says(tmp_path: Path) -> None:
         {
             "name": "tokenizer donor",
             "digest": {"gitCommit": "d" * 40},
-            "uri": f"pkg:huggingface/Qwen/Qwen3-8B@{'d' * 40}",
+            "uri": f"pkg:huggingface/Qwen/Qwen3-8B@{'d' * 40}?repository_url=http%3A%2F%2F127.0.0.1%3A1",
+            "downloadLocation": f"http://127.0.0.1:1/Qwen/Qwen3-8B/tree/{'d' * 40}",
         },
-        {"name": "tokenizer donor/model.safetensors", "digest": {"sha256": "ab" * 32}},
-        {"name": "draftmill", "annotations": {"version": "0.1.0"}},
-        {"name": "llama-quantize", "annotations": {"version": "b1"}, "digest": {"sha256": "aa" * 32}},
+        {
+            "name": "tokenizer donor/model.safetensors",
+            "digest": {"sha256": "ab" * 32},
+            "downloadLocation": f"http://127.0.0.1:1/Qwen/Qwen3-8B/resolve/{'d' * 40}/model.safetensors",
+        },
+        {"name": "draftmill", "uri": "pkg:generic/draftmill@0.1.0", "annotations": {"version": "0.1.0"}},
+        {
+            "name": "llama-quantize",
+            "uri": "pkg:generic/llama-quantize@b1",
+            "annotations": {"version": "b1"},
+            "digest": {"sha256": "aa" * 32},
+        },
     ]
     assert run["builder"] == {"id": "urn:draftmill:mill", "version": {"draftmill": "0.1.0"}}
     assert run["metadata"] == {"invocationId": RECIPE, "finishedOn": manifest.created.isoformat()}
-    assert run["byproducts"] == [{"name": "proof.json", "digest": {"sha256": "99" * 32}}]
+    assert run["byproducts"] == [
+        {"name": "proof.json", "digest": {"sha256": "99" * 32}},
+        {
+            "name": "job/convert/result.json",
+            "digest": {"sha256": "77" * 32},
+            "mediaType": "application/json",
+            "annotations": {"jobKey": "k1"},
+        },
+    ]
+    assert_is_of_the_published_forms(value)
+
+
+def assert_is_of_the_published_forms(value: dict[str, Any]) -> None:
+    """By in-toto's own messages, of which an unknown member or a wrong type is an error."""
+    predicate = json_format.ParseDict(value["predicate"], Provenance())
+    resources = [*predicate.build_definition.resolved_dependencies, *predicate.run_details.byproducts]
+    for resource in resources:
+        ResourceDescriptor.copy_from_pb(resource).validate()
+        assert resource.uri or resource.digest or resource.content
+    subjects = [ResourceDescriptor(name=each["name"], digest=each["digest"]).pb for each in value["subject"]]
+    Statement(subjects, value["predicateType"], value["predicate"]).validate()
 
 
 def test_a_folder_has_no_address_and_the_digest_of_its_listing(tmp_path: Path) -> None:
