@@ -61,7 +61,7 @@ def _pairs(row: RunRow) -> tuple[Pairing, ...]:
             target=pair["target"],
             verdict=pair["verdict"],
             off_pair=pair["off_pair"],
-            why=next((refusal["sentence"] for refusal in pair["refusals"]), None),
+            why=next((refusal["sentence"] for refusal in pair["refusals"]), "; ".join(pair["remarks"]) or None),
         )
         for pair in row.pairs
     ]

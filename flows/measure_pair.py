@@ -1,6 +1,6 @@
 """The flow `measure_pair`: what a draft is worth to a target on one device, and the report into the store.
 
-preflight -> (the device's queue) measure_speed or measure_acceptance -> publish reports/measure/<run>/
+preflight -> (the device's queue) measure_speed or measure_acceptance -> publish reports/measure/<run>/ -> index
 
 Nothing is taken from the job cache: a measurement is of the hour it was made in.
 """
@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal
 
-from prefect import flow, task
+from prefect import flow, get_run_logger, task
 from prefect.artifacts import create_markdown_artifact
 from prefect.cache_policies import NO_CACHE
 from prefect.states import Completed, State
@@ -21,6 +21,8 @@ from pydantic import BaseModel, ConfigDict
 from draftmill.digest import sha256_file
 from draftmill.host import total_memory
 from draftmill.measurement.request import MeasurementRequest
+from draftmill.outcome import MillError
+from draftmill.store.index_measurement import index_measurement
 from draftmill.store.interface import Store
 from draftmill.store.opening import open_store
 from draftmill.store.probe import ready_store
@@ -112,6 +114,7 @@ def _measure(order: MeasureOrder) -> Measurement:
     finally:
         shutil.rmtree(staged, ignore_errors=True)
     places = publish_report(store, request.run, done.finished.out)
+    index_report(store, request.run)
     facts = done.facts
     return Measurement(
         word=facts["word"],
@@ -131,6 +134,15 @@ def publish_report(store: Store, run: str, folder: Path) -> dict[str, str]:
         store.create(key, folder / name, sha256_file(folder / name))
         places[name] = store.where(key)
     return places
+
+
+@task(cache_policy=NO_CACHE, persist_result=False)
+def index_report(store: Store, run: str) -> None:
+    """Where the index cannot be changed the report stands all the same, and `draftmill store index` finds it."""
+    try:
+        index_measurement(store, f"reports/measure/{run}/{RECORD}")
+    except MillError as error:
+        get_run_logger().warning("the index does not name this report yet: %s", error)
 
 
 def _run(chain: Chain, step: Step) -> Done:

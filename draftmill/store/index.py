@@ -113,7 +113,7 @@ class Measurement(Strict):
 
 class Pairing(Strict):
     """What a vocabulary says of a target: `verdict` of draftmill.tokenizers.pairing, or "not judged". off_pair: the
-    draft was trained for others (None: not known for which). why: the first reason against it."""
+    draft was trained for others (None: not known for which). why: the first reason against it, or the remarks."""
 
     target: str
     verdict: Literal["compatible", "compatible with remarks", "refused", "not judged"]

@@ -11,9 +11,11 @@ from typing import Any
 import pytest
 
 from draftmill.outcome import Temporary
+from draftmill.reports.measurement_json import report_json
 from draftmill.store import contention
 from draftmill.store.garbage import find_garbage
 from draftmill.store.index import index_of, read_index, update_index
+from draftmill.store.index_measurement import index_measurement
 from draftmill.store.index_rebuilding import rebuild_index, row_at
 from draftmill.store.interface import Store
 from draftmill.store.local import LocalStore
@@ -21,6 +23,7 @@ from draftmill.store.pages import page_key, publish_pages
 from draftmill.store.reading import get
 from tests.store.drafters import contents, publish_drafter, refused_row
 from tests.store.samples import source
+from tests.support.measured import speed
 
 FILES = contents(["Q4_K_M"], size=500)
 SAME = "models/amd/Same/index.html"
@@ -174,6 +177,30 @@ def test_pages_that_others_change_each_time_are_given_up_with_what_to_do(local: 
     with pytest.raises(Temporary, match="read it again and repeat"):
         publish_pages(Contended(local), [], pause=pauses.append)  # type: ignore[arg-type]
     assert len(pauses) == contention.TRIES - 1
+
+
+def test_a_published_report_gets_into_the_rows_of_its_draft_and_onto_their_pages(
+    local: LocalStore, tmp_path: Path
+) -> None:
+    manifest = publish_drafter(local, tmp_path / "a", files=FILES)
+    update_index(local, [row_at(local, manifest.key), refused_row("amd/Other")])
+    record = speed()
+    draft = next(file.sha256 for file in manifest.files if file.role == "model")
+    for run, sha256, rows in (("ours", draft, 1), ("strangers", "9" * 64, 0)):
+        report = record.model_copy(update={"draft": record.draft.model_copy(update={"sha256": sha256})})
+        data = report_json(report).encode()
+        key = f"reports/measure/{run}/report.json"
+        local.create(key, data, hashlib.sha256(data).hexdigest())
+        assert index_measurement(local, key) == rows
+    stored = read_index(local)
+    assert stored is not None
+    [found] = [row for row in stored.index.rows if row.measurements]
+    assert (found.entry, [each.report for each in found.measurements]) == (
+        "amd/PARD-Tiny",
+        ["reports/measure/ours/report.json"],
+    )
+    assert "1.51x" in text(local)
+    assert "1.510x" in text(local, "models/amd/PARD-Tiny/index.html")
 
 
 def test_no_page_is_garbage(local: LocalStore, tmp_path: Path) -> None:

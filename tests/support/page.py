@@ -2,11 +2,11 @@
 
 from html.parser import HTMLParser
 
-_VOID = {"meta", "br"}
+_VOID = {"meta", "br", "input"}
 
 
 class Page(HTMLParser):
-    """tags: how often each was opened. words: all text outside style, runs of white space as one space."""
+    """tags: how often each was opened. words: all text outside style and script, runs of white space as one space."""
 
     def __init__(self, page: str) -> None:
         super().__init__()
@@ -35,5 +35,5 @@ class Page(HTMLParser):
         assert self.open.pop() == tag
 
     def handle_data(self, data: str) -> None:
-        if "style" not in self.open:
+        if not {"style", "script"} & set(self.open):
             self._texts.append(data)

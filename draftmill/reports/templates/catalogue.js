@@ -1,13 +1,17 @@
 "use strict";
-(() => {
+// The table shows itself when this has taken it over: laying out a long one while it still arrives takes minutes.
+document.documentElement.className = "js";
+addEventListener("DOMContentLoaded", () => {
+document.documentElement.className = "";
 const table = document.getElementById("drafters");
 if (!table) return;
+const STEP = 250;
 const heads = [...table.tHead.rows[0].cells], body = table.tBodies[0], all = [...body.rows];
 const field = id => document.getElementById(id);
 const filters = ["q", "family", "verdict", "device"].map(field).filter(Boolean);
-const by = field("by"), status = field("status");
+const by = field("by"), status = field("status"), more = field("more");
 const collator = new Intl.Collator("en", {numeric: true, sensitivity: "base"});
-let sorted = "";
+let sorted = "", ordered = all, fitting = all, limit = STEP;
 
 // A cell's value: the number that it states for sorting, else its first text.
 const text = cell => (cell.firstElementChild || cell).textContent.trim();
@@ -24,9 +28,7 @@ function sort(order) {
     const found = typeof a === "number" && typeof b === "number" ? a - b : collator.compare(a, b);
     return (down ? -found : found) || i - j;
   });
-  const parts = document.createDocumentFragment();
-  for (const [, , row] of keyed) parts.append(row);
-  body.append(parts);
+  ordered = keyed.map(([, , row]) => row);
   heads.forEach((head, place) =>
     head.setAttribute("aria-sort", place !== at ? "none" : down ? "descending" : "ascending"));
   by.value = order;
@@ -37,20 +39,21 @@ function filter() {
   const [family, verdict] = ["family", "verdict"].map(id => field(id).value);
   const device = field("device") ? field("device").value : "";
   const on = device && heads.findIndex(head => head.dataset.device === device);
-  const regimes = new Set(), at = column(sorted.replace(/^-/, ""));
-  let shown = 0;
-  for (const row of all) {
-    const cells = row.cells;
-    const fits = (!family || text(cells[1]) === family) && (!verdict || text(cells[3]) === verdict)
-      && (!device || cells[on].dataset.r) && (!words.length || contains(row, words));
-    row.hidden = !fits;
-    if (!fits) continue;
-    shown += 1;
-    if (at >= 0 && cells[at].dataset.r) regimes.add(cells[at].dataset.r);
-  }
-  const figure = at >= 0 && heads[at].dataset.figure;
-  status.textContent = (shown === all.length ? `${all.length} drafters` : `${shown} of ${all.length} drafters`)
-    + (figure && regimes.size > 1 ? `. These ${figure} are of ${regimes.size} regimes: sorted to find, they do not compare.` : "");
+  fitting = ordered.filter(row => (!family || text(row.cells[1]) === family)
+    && (!verdict || text(row.cells[3]) === verdict) && (!device || row.cells[on].dataset.r)
+    && (!words.length || contains(row, words)));
+  limit = STEP;
+  draw();
+}
+
+function draw() {
+  body.replaceChildren(...fitting.slice(0, limit));
+  more.hidden = fitting.length <= limit;
+  const at = column(sorted.replace(/^-/, "")), figure = at >= 0 && heads[at].dataset.figure;
+  const regimes = new Set(figure ? fitting.map(row => row.cells[at].dataset.r).filter(Boolean) : []);
+  const count = (fitting.length === all.length ? "" : `${fitting.length} of `) + `${all.length} drafters`;
+  status.textContent = count + (more.hidden ? "" : `, the first ${limit} shown`)
+    + (regimes.size > 1 ? `. These ${figure} are of ${regimes.size} regimes: sorted to find, they do not compare.` : "");
 }
 
 function contains(row, words) {
@@ -89,10 +92,13 @@ for (const head of heads) {
   });
   for (const [order, said] of [[key, "up"], ["-" + key, "down"]]) by.append(new Option(`${button.textContent}, ${said}`, order));
 }
+more.firstElementChild.addEventListener("click", () => { limit += STEP; draw(); });
+more.lastElementChild.addEventListener("click", () => { limit = all.length; draw(); });
+addEventListener("beforeprint", () => { limit = all.length; draw(); });
 by.addEventListener("change", () => choose(by.value));
 for (const each of filters) each.addEventListener("input", () => { filter(); remember(); });
 field("controls").addEventListener("submit", event => event.preventDefault());
 field("controls").hidden = false;
 addEventListener("hashchange", recall);
 recall();
-})();
+});
