@@ -121,7 +121,7 @@ def test_a_table_made_from_an_older_index_does_not_replace_a_newer_one(
     slow = Hooked(local, times)
     update_index(local, [refused_row("amd/Slow")])
     slow.hooks[verb, key] = lambda: add(local, f"amd/Quick{len(entries(local))}")
-    publish_pages(slow, [])  # type: ignore[arg-type]
+    publish_pages(slow, [])
     quick = [name for name in entries(local) if name.startswith("amd/Quick")]
     assert (len(quick), entries(local)[0], entries(local)[-1]) == (times, "amd/First", "amd/Slow")
     assert shows(local) == digest(local)
@@ -141,7 +141,7 @@ def test_a_drafters_page_made_from_an_older_index_does_not_replace_a_newer_one(
     update_index(local, [refused_row("amd/Same", recipe="ab" * 32)])
     slow = Hooked(local, times)
     slow.hooks[verb, key] = other_run
-    publish_pages(slow, [("model", "amd/Same")])  # type: ignore[arg-type]
+    publish_pages(slow, [("model", "amd/Same")])
     found = ["abababab", *(f"c{number}" * 4 for number in range(1, times + 1))]
     assert all(f"<code>{recipe}</code>" in text(local, SAME) for recipe in found)
 
@@ -159,7 +159,7 @@ def test_a_page_that_says_the_same_is_not_written_again(local: LocalStore) -> No
     add(local, "amd/A", "amd/B")
     update_index(local, [refused_row("amd/B", family="PARD")])
     hooked = Hooked(local)
-    publish_pages(hooked)  # type: ignore[arg-type]
+    publish_pages(hooked)
     assert [key for verb, key in hooked.calls if verb == "replace"] == ["models/amd/B/index.html", "index.html"]
 
 
@@ -175,7 +175,7 @@ def test_pages_that_others_change_each_time_are_given_up_with_what_to_do(local: 
 
     update_index(local, [refused_row("amd/B")])
     with pytest.raises(Temporary, match="read it again and repeat"):
-        publish_pages(Contended(local), [], pause=pauses.append)  # type: ignore[arg-type]
+        publish_pages(Contended(local), [], pause=pauses.append)
     assert len(pauses) == contention.TRIES - 1
 
 
