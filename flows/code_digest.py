@@ -7,6 +7,7 @@ the imports (those inside functions too) instead of covering the whole tree.
 import ast
 import hashlib
 import threading
+from collections.abc import Iterator
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
@@ -21,9 +22,20 @@ _PARSING = threading.Lock()
 
 
 @cache
+def _folder(package: str) -> Path:
+    spec = find_spec(package)
+    if spec is None or spec.origin is None:
+        raise ModuleNotFoundError(package)
+    return Path(spec.origin).parent
+
+
+@cache
 def _source(module: str) -> Path | None:
-    spec = find_spec(module)
-    return Path(spec.origin) if spec and spec.origin else None
+    """Found by its name below its package: to ask the importer for it would import every package above it."""
+    package, *names = module.split(".")
+    path = _folder(package).joinpath(*names)
+    found = (path / "__init__.py", path.with_name(f"{path.name}.py"))
+    return next((each for each in found if each.is_file()), None)
 
 
 @cache
@@ -31,7 +43,7 @@ def _imports(path: Path, package: str) -> frozenset[str]:
     found: set[str] = set()
     with _PARSING:
         tree = ast.parse(path.read_text(encoding="utf-8"))
-    for node in ast.walk(tree):
+    for node in _statements(tree):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
@@ -44,6 +56,15 @@ def _imports(path: Path, package: str) -> frozenset[str]:
     return frozenset(name for name in found if name.split(".")[0] in OWN)
 
 
+def _statements(block: ast.AST) -> Iterator[ast.stmt]:
+    """All of them, also inside others; in expressions, which are most of a tree, there are none."""
+    for field in ("body", "orelse", "finalbody", "handlers", "cases"):
+        for inner in getattr(block, field, ()):
+            if isinstance(inner, ast.stmt):
+                yield inner
+            yield from _statements(inner)
+
+
 def modules_of(job: str) -> dict[str, Path]:
     """Module name -> source file, for jobs.<job> and everything of ours it imports."""
     seen: dict[str, Path] = {}
@@ -53,12 +74,9 @@ def modules_of(job: str) -> dict[str, Path]:
         parent = name.rpartition(".")[0]
         if name in seen or (parent and parent not in seen and _source(parent) is None):
             continue
-        try:
-            path = _source(name)
-        except ModuleNotFoundError:
-            path = None  # `from module import name` also yields module.name, which is rarely a module
+        path = _source(name)
         if path is None:
-            continue
+            continue  # `from module import name` also yields module.name, which is rarely a module
         seen[name] = path
         package = name if path.name == "__init__.py" else parent
         waiting |= _imports(path, package) | ({parent} if parent else set())

@@ -1,0 +1,45 @@
+"""Items that are made ready in a thread: the same ones in the same order, with their errors, and no thread left."""
+
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from draftmill.ahead import ahead
+
+
+def test_items_come_in_their_order_and_no_more_than_asked_for_are_held() -> None:
+    made: list[int] = []
+
+    def count() -> Iterator[int]:
+        for number in range(100):
+            made.append(number)
+            yield number
+
+    items = ahead(count(), 5)
+    time.sleep(0.1)
+    # Five are held, and one waits to be.
+    assert len(made) == 6
+    assert list(items) == list(range(100))
+
+
+def test_an_error_comes_where_it_was_raised() -> None:
+    def break_off() -> Iterator[int]:
+        yield 1
+        raise ValueError("no more")
+
+    items = ahead(break_off(), 5)
+    assert next(items) == 1
+    with pytest.raises(ValueError, match="no more"):
+        next(items)
+
+
+def test_a_caller_that_stops_early_leaves_no_thread() -> None:
+    items = ahead(iter(int, 1), 2)
+    assert next(items) == 0
+    items.close()  # type: ignore[attr-defined]
+    deadline = time.monotonic() + 5
+    while any(thread.name == "ahead" for thread in threading.enumerate()) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert not any(thread.name == "ahead" for thread in threading.enumerate())
