@@ -8,20 +8,20 @@ import sys
 
 from draftmill.outcome import MillError
 from flows.images import build_images
-from flows.runners.docker_engine import connect, sweep
+from flows.runners.docker_engine import WORKER, connect, sweep
 
 
 def main() -> None:
     client = connect()
-    for name in sweep(client):
-        say(f"removed {name}, which an earlier worker left")
-    pool = os.environ["DRAFTMILL_POOL"]
-    names = os.environ.get("DRAFTMILL_IMAGES", "jobs measure").split()
+    worker = os.environ[WORKER]
+    for name in sweep(client, worker):
+        say(f"removed the container {name}, which was left behind")
+    names = os.environ["DRAFTMILL_IMAGES"].split()
     say(f"images: {', '.join(names)}; built where they are missing or of another source, which takes minutes")
     for tag, identity in build_images(client, names).items():
         say(f"{tag} is {identity}")
-    options = ["--pool", pool, "--type", "process", "--limit", os.environ.get("DRAFTMILL_LIMIT", "4")]
-    options += ["--name", os.environ.get("DRAFTMILL_HOST", "mill"), "--with-healthcheck"]
+    options = ["--pool", os.environ["DRAFTMILL_POOL"], "--type", "process", "--limit", os.environ["DRAFTMILL_LIMIT"]]
+    options += ["--name", worker, "--with-healthcheck"]
     command = [sys.executable, "-m", "prefect", "worker", "start", *options]
     os.execv(sys.executable, command)  # noqa: S606 - a list of our own
 

@@ -122,6 +122,8 @@ class DockerRunner:
                 ending = self._contain(plan, handed, events)
             except (APIError, RequestException) as error:
                 raise Unavailable(f"The Docker engine did not run {job}: {error}", code="docker.engine") from error
+        if self._stopped:
+            return died(job, "stopped", f"The run was stopped while job {job} ran.")
         return read_result(job, folder, ending, limits)
 
     def _image_id(self, image: Image) -> str:

@@ -11,7 +11,9 @@ from docker.models.containers import Container
 from draftmill.outcome import Unavailable
 
 LABEL = "draftmill."
-"""Every container of ours has draftmill.run, .job, .device, .owner and .deadline (seconds since the epoch)."""
+"""Every container of ours has draftmill.run, .job, .device, .owner, .worker and .deadline (seconds since the epoch)."""
+WORKER = "DRAFTMILL_WORKER"
+"""Environment variable: the name of the stack's worker that the run is of."""
 
 
 def connect() -> docker.DockerClient:
@@ -31,6 +33,7 @@ def connect() -> docker.DockerClient:
 def labels_of(*, run: str, job: str, device: str, lives_s: float) -> dict[str, str]:
     """lives_s: seconds from now after which a sweep may remove the container whatever its owner does."""
     values = {"run": run, "job": job, "device": device, "owner": owner(), "deadline": str(int(time.time() + lives_s))}
+    values["worker"] = os.environ.get(WORKER, "")
     return {LABEL + name: value for name, value in values.items()}
 
 
@@ -39,11 +42,14 @@ def owner() -> str:
     return f"{_here()}/{os.getpid()}/{_started(os.getpid())}"
 
 
-def sweep(client: docker.DockerClient) -> list[str]:
-    """Removes our containers whose deadline passed or whose owner is gone; their names."""
+def sweep(client: docker.DockerClient, worker: str = "") -> list[str]:
+    """Removes our containers whose deadline passed or whose owner is gone; their names.
+
+    worker: one that starts just now, so that whatever is of this name was left by an earlier life of it.
+    """
     removed = []
     for container in client.containers.list(all=True, filters={"label": LABEL + "owner"}, ignore_removed=True):
-        if _is_orphan(container.labels):
+        if _is_orphan(container.labels) or (worker and container.labels.get(LABEL + "worker") == worker):
             remove(container)
             removed.append(str(container.name))
     return removed

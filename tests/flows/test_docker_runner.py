@@ -375,6 +375,7 @@ def test_without_an_engine_the_reason_says_how_to_get_one(monkeypatch: pytest.Mo
         ("number taken by another", 3600, True),
         ("elsewhere", 3600, False),
         ("elsewhere", -1, True),
+        ("an earlier life of this worker", 3600, True),
     ],
 )
 def test_the_sweep_takes_what_is_past_its_deadline_or_without_an_owner(
@@ -388,10 +389,10 @@ def test_the_sweep_takes_what_is_past_its_deadline_or_without_an_owner(
         "living": f"{here}/{pid}/{started}",
         "dead": f"{here}/{gone.pid}/12345",
         "number taken by another": f"{here}/{pid}/{int(started) - 1}",
-        "elsewhere": f"other-boot/1/{gone.pid}/12345",
-    }[owner]
+    }.get(owner, f"other-boot/1/{gone.pid}/12345")
+    labels["draftmill.worker"] = "sweeper" if "worker" in owner else "another"
     container = engine.containers.create(PROBE.tag, ["true"], labels=labels)
     try:
-        assert (container.name in docker_engine.sweep(engine)) == goes
+        assert (container.name in docker_engine.sweep(engine, "sweeper")) == goes
     finally:
         docker_engine.remove(container)
