@@ -1,5 +1,6 @@
 """Whole catalogue runs by the command line, on the real hub server, store and Prefect server."""
 
+import hashlib
 import json
 import os
 import re
@@ -149,6 +150,19 @@ def test_what_passed_is_in_the_store_and_every_verdict_in_its_index(
         assert index[entry].recipe == found[entry]["recipe"]
     reason = index[HEAD].reason
     assert reason and reason.would_change == "a config.json in the repository"
+    assert [each.code for each in index[HEAD].findings] == ["gumiho.no_config", "gumiho.flat_verifier"]
+    judged = {pair.target: (pair.verdict, pair.off_pair) for pair in index[BORROWER].pairs}
+    assert judged == {"tiny/SmolLM2-135M": ("compatible with remarks", True), "tiny/Absent": ("not judged", None)}
+
+
+def test_every_verdict_is_on_the_pages(first: tuple[int, dict[str, Any], str], mill: Mill) -> None:
+    page = (mill.store.root / "index.html").read_text()
+    assert hashlib.sha256((mill.store.root / "index.json").read_bytes()).hexdigest() in page
+    for repo in (PLAIN, BORROWER, HEAD, BROKEN):
+        assert f'<a href="models/{repo}/index.html">{repo}</a>' in page
+    assert "gumiho.flat_verifier" in (mill.store.root / "models" / HEAD / "index.html").read_text()
+    assert "off-pair" in (mill.store.root / "models" / BORROWER / "index.html").read_text()
+    assert LOCKED not in page  # it failed, and a failure is no verdict
 
 
 def test_pairs_are_proven_and_an_off_pair_is_flagged(first: tuple[int, dict[str, Any], str]) -> None:

@@ -7,9 +7,12 @@ from typing import Any
 
 import pytest
 
+from draftmill.reports.catalogue_page import catalogue_page
 from draftmill.reports.measurement_files import write_report
+from draftmill.store.index import index_of
 from draftmill.store.local import LocalStore
 from tests.reports.showcase import BOLT, GUMIHO, HOSTILE_NAME, OPEN, SILENT, TINY, write_showcase
+from tests.store.drafters import refused_row
 from tests.support import measured
 from tests.support.browser import Browser, Tab, open_browser
 
@@ -200,6 +203,23 @@ def test_filters_leave_what_fits_and_the_address_keeps_them(show: Open) -> None:
     assert show("index", fragment).run(NAMES) == [BOLT]
     assert set(show("index", "#device=cpu").run(NAMES)) == {TINY, SILENT}
     assert show("index", "#q=nothing+like+it").run(NAMES) == []
+
+
+def test_a_long_table_shows_its_first_rows_and_sorts_and_finds_among_all(browser: Browser, tmp_path: Path) -> None:
+    index = index_of(refused_row(f"amd/D{number:03}") for number in range(300))
+    place = tmp_path / "index.html"
+    place.write_text(catalogue_page(index, "0" * 64, {}))
+    tab = Tab(browser).open(place.as_uri())
+    assert len(tab.run(NAMES)) == 250
+    assert tab.run("document.getElementById('status').textContent") == "300 drafters, the first 250 shown"
+    tab.click("th[data-key=name] button")
+    assert tab.run(NAMES)[0] == "amd/D299"
+    tab.click("#more button")
+    assert (len(tab.run(NAMES)), tab.run("document.getElementById('more').checkVisibility()")) == (300, False)
+    tab.close()
+    found = Tab(browser).open(place.as_uri() + "#q=d299")
+    assert found.run(NAMES) == ["amd/D299"]
+    found.close()
 
 
 def test_without_scripts_it_is_a_plain_table(browser: Browser, pages: dict[str, Path]) -> None:
