@@ -42,17 +42,8 @@ def publish_pages(
 
     Raises Temporary("store.changed") when others were first each time, and what the store raises.
     """
-    strangers = _pages(store) if drafters is None else []
-    stored = read_index(store)
-    if stored is None:
-        return
     if drafters is None:
-        named = {(row.kind, row.entry) for row in stored.index.rows}
-        kept = {page_key(*drafter) for drafter in named}
-        for stranger in strangers:
-            if stranger not in kept:
-                store.delete(stranger)
-        drafters = named
+        drafters = _all(store)
     left = {key: drafter for drafter in drafters if (key := page_key(*drafter))}
     total = len(left)
 
@@ -63,7 +54,8 @@ def publish_pages(
         if left:
             raise changed(store.where(next(iter(left))))
 
-    until_first(make_drafters, pause)
+    if left:
+        until_first(make_drafters, pause)
     until_first(lambda: _replace_catalogue(store), pause)
 
 
@@ -131,7 +123,14 @@ def _replace(store: Store, key: str, head: Head | None, page: str) -> None:
         store.replace(key, data, head.etag if head else None)
 
 
-def _pages(store: Store) -> list[str]:
-    """The pages of drafters that are there."""
-    keys = (entry.key for top in TOP.values() for entry in store.entries(f"{top}/"))
-    return [key for key in keys if key.count("/") == 3 and key.endswith(f"/{PAGE}")]
+def _all(store: Store) -> set[Drafter]:
+    """The drafters that index.json names; pages of others go. What is listed was made from an index.json of before, so
+    that the one read afterwards names every drafter that is still one."""
+    keys = [entry.key for top in TOP.values() for entry in store.entries(f"{top}/")]
+    stored = read_index(store)
+    named: set[Drafter] = {(row.kind, row.entry) for row in stored.index.rows} if stored else set()
+    kept = {page_key(*drafter) for drafter in named}
+    for key in keys if stored else ():
+        if key.count("/") == 3 and key.endswith(f"/{PAGE}") and key not in kept:
+            store.delete(key)
+    return named
