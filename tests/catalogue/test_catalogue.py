@@ -7,6 +7,7 @@ import pytest
 from draftmill.catalogue.catalogue import Catalogue, load_catalogue
 from draftmill.catalogue.donors import donor_of
 from draftmill.configuration import config_path
+from draftmill.licences.lineage import Start, trace
 from draftmill.outcome import BadConfiguration
 from tests.support.catalogue_hub import CATALOGUE
 
@@ -54,6 +55,43 @@ def test_every_pard_2_has_a_donor_and_a_refused_family_says_what_would_change_th
     codes = [reason.code for reason in gumiho.reasons]
     assert codes == ["gumiho.no_config", "gumiho.pickle_only", "gumiho.flat_verifier"]
     assert all(reason.would_change and reason.source for reason in gumiho.reasons)
+
+
+def test_every_row_of_a_llama_inherits_its_licence_and_has_a_name_that_it_allows(shipped: Catalogue) -> None:
+    """All but one, of which nobody says what it was made from: its name alone keeps it from being published."""
+    inherited = {}
+    for repo, row in shipped.drafters.items():
+        if row.family in ("PARD", "PARD-2"):
+            starts = [Start(name, "base", "") for name in (*row.derived_from, *row.trained_for)]
+            found = {each.licence for each in trace(starts)}
+            assert None not in found, repo
+            inherited[repo] = sorted(str(each) for each in found if str(each).startswith("llama"))
+            if "Llama" in repo:
+                assert row.publish_as and row.publish_as.startswith("amd/Llama-"), repo
+    assert {repo: ids for repo, ids in inherited.items() if ids or "Llama" in repo} == {
+        "amd/PARD-Llama-3.2-1B": ["llama3.1", "llama3.2", "llama3.3"],
+        "amd/PARD2-Llama-3.1-8B": ["llama3.1", "llama3.2"],
+        "amd/PARD-Llama-4-1B": [],
+    }
+
+
+def test_texts_of_licences_lie_beside_the_file_and_have_to_be_there(tmp_path: Path) -> None:
+    (tmp_path / "texts").mkdir()
+    (tmp_path / "texts" / "LICENSE").write_text("text")
+    path = tmp_path / "catalogue.yaml"
+    path.write_text(CATALOGUE + "licences:\n  Llama3.2: {files: [texts/LICENSE]}\n")
+    assert load_catalogue(path).licences == {"llama3.2": (tmp_path / "texts" / "LICENSE",)}
+    lines = told(
+        tmp_path,
+        CATALOGUE.replace("{family: Gumiho}", "{family: Gumiho, licence_files: [gone]}")
+        + "licences:\n  llama3.2: {files: [texts/LICENSE, texts/gone]}\n  mine: {files: [texts/LICENSE]}\n"
+        + "  gemma: {}\n",
+    )
+    expected = ("no licence of this name", f"no file {tmp_path / 'texts' / 'gone'}", f"no file {tmp_path / 'gone'}")
+    assert len(lines) == 4
+    assert "licences.gemma.files: is missing" in " ".join(lines)
+    for words in expected:
+        assert any(words in line for line in lines), (words, lines)
 
 
 def test_the_donor_of_a_repository_is_its_rows(shipped: Catalogue, tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from draftmill.gguf.header import map_tensor, read_header
 from tests.e2e.mill import DONOR, DRAFT, PLAIN, MillMaker, jobs_run, published_files, write_tiny
+from tests.support.keys import key_pair
 from tests.support.stock import llama_quantize, stock_converter
 
 
@@ -134,3 +135,42 @@ def test_a_failure_is_json_too(mill: MillMaker) -> None:
         "convert", PLAIN, "--hub", "http://127.0.0.1:9", "--json"
     )
     assert (code, ending["kind"]) == (1, "failed")
+
+
+def test_what_a_llama_was_made_into_is_published_with_its_terms_signed_or_not_at_all(
+    mill: MillMaker, tmp_path: Path
+) -> None:
+    """Its card names Apache-2.0. Refused with all that lacks; then published, signed, pulled and verified."""
+    here = mill()
+    pair = key_pair(tmp_path)
+    question = ["convert", PLAIN, "--quant", "Q8_0", "--derived-from", "meta-llama/Llama-3.2-1B", "--json"]
+    code, ending, _ = here.run(*question)
+    assert code == 1
+    told = {refusal["code"]: refusal["sentence"] for refusal in ending["refusals"]}
+    assert set(told) == {"store.agreement_missing", "store.name_rule"}
+    assert "inherited from meta-llama/Llama-3.2-1B" in told["store.agreement_missing"]
+    assert published_files(tmp_path / "store") == {}
+
+    agreement = tmp_path / "LICENSE.txt"
+    agreement.write_text("LLAMA 3.2 COMMUNITY LICENSE AGREEMENT\nterms\n")
+    question += ["--licence-text", f"llama3.2={agreement}", "--name", "tiny/Llama-PARD-1M"]
+    code, ending, err = here.run(*question, "--sign-key", str(pair.private))
+    assert (code, ending["kind"]) == (0, "published"), err
+    manifest = ending["manifest"]
+    assert [each["licence"] for each in manifest["obligations"]] == ["llama3.2"]
+    assert ("meta-llama/Llama-3.2-1B", "llama3.2") in [(each["name"], each["licence"]) for each in manifest["lineage"]]
+    assert {"LICENSE-llama3.2.txt", "NOTICE"} <= {file["path"] for file in manifest["files"]}
+    models = [file["path"] for file in manifest["files"] if file["role"] == "model"]
+    assert models and all(name.startswith("Llama-") for name in models)
+
+    out = str(tmp_path / "pulled")
+    public = ["--public-key", str(pair.public)]
+    code, pulled, err = here.run("pull", "tiny/Llama-PARD-1M", "-o", out, *public, "--json")
+    assert (code, pulled["signed"], pulled["notices"]) == (0, True, ["Built with Llama"]), err
+    assert here.run("verify", out, *public)[0] == 0
+    assert "Terms that bind: llama3.2" in (tmp_path / "pulled" / "draftmill-notices.txt").read_text()
+    secret = str(pair.private).encode()
+    written = [
+        path for place in ("store", "work", "pulled") for path in (tmp_path / place).rglob("*") if path.is_file()
+    ]
+    assert not [path for path in written if secret in path.read_bytes()]

@@ -210,6 +210,26 @@ def test_a_borrower_without_a_donor_is_told(place: Place) -> None:
     assert problems == {BORROWER: "catalogue.no_donor"}
 
 
+def test_a_donor_that_is_not_pinned_is_told_with_the_commit_of_this_run(place: Place, hub: tuple[Path, str]) -> None:
+    (item,) = place.plan(only=BORROWER).items
+    assert item.work and item.work.recipe.donor
+    commit = item.work.recipe.donor
+    (remark,) = item.work.remarks
+    assert f"tiny/SmolLM2-135M@main is not pinned: this run takes it at {commit}" in remark
+    place.edit("donor: tiny/SmolLM2-135M@main", f"donor: tiny/SmolLM2-135M@{commit}")
+    (item,) = place.plan(only=BORROWER).items
+    assert item.work and item.work.remarks == ()
+
+
+def test_the_text_of_a_licence_runs_what_inherits_it_again(place: Place) -> None:
+    text = CATALOGUE.replace("trained_for: [tiny/SmolLM2-135M]", "trained_for: [meta-llama/Llama-3.2-1B]")
+    write_catalogue(place.folder, text)
+    place.remember(place.plan().items)
+    (place.folder / "LICENSE").write_text("one")
+    write_catalogue(place.folder, text + "licences:\n  llama3.2: {files: [LICENSE]}\n  gemma: {files: [LICENSE]}\n")
+    assert place.reasons() == {PLAIN: "parameters changed"}
+
+
 def test_time_is_what_the_jobs_took_before_scaled_by_bytes(place: Place) -> None:
     items = place.plan().items
     assert {item.repo: item.seconds for item in items} == dict.fromkeys(ALL) | {HEAD: 0.0}

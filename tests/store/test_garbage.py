@@ -24,6 +24,8 @@ def wasted(store: Store, later_s: float = TWO_DAYS) -> dict[str, str]:
 def test_nothing_that_a_manifest_names_is_waste(store: Store, tmp_path: Path) -> None:
     sample = publication(tmp_path / "job")
     publish(store, sample.files, sample.manifest)
+    for name in ("model.sig", "signatures/0123456789abcdef.sig"):
+        put(store, f"{FOLDER}/{name}")
     assert wasted(store) == {}
     put(store, f"{FOLDER}/other.gguf")
     assert wasted(store) == {f"{FOLDER}/other.gguf": "no manifest names it"}
