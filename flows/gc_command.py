@@ -2,6 +2,7 @@
 
 import json
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -40,7 +41,7 @@ def gc(
     jobs = superfluous(cached_jobs(work), now=now, age_s=cache_age * DAY_S, most_bytes=most)
     gone = jobs
     if not dry_run:
-        remove_garbage(opened, garbage)
+        garbage = replace(garbage, waste=remove_garbage(opened, garbage, now=now))
         gone = [job for job in jobs if remove(job)]
     if as_json:
         typer.echo(

@@ -13,10 +13,11 @@ Only reading rights are needed, and nothing beyond the base install.
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from draftmill.outcome import InputOutput, Refusal, Refused
+from draftmill.outcome import InputOutput, Refusal, Refused, Temporary
 from draftmill.progress import Progress, silent
 from draftmill.store.index import Index, Measurement, Row, read_index
 from draftmill.store.interface import Store
@@ -27,6 +28,7 @@ from draftmill.store.pull import THREADS, Pulled, pull, read_publication
 from draftmill.store.reading import verified
 from draftmill.store.reference import Place, Reference, ambiguous, no_version, place_of, read_reference, unknown
 from draftmill.store.selection import select, select_file
+from draftmill.store.signatures import signers
 from draftmill.store.verify import Verification, verify
 from draftmill.store.verify_published import verify_published
 
@@ -47,13 +49,15 @@ class Listing:
 @dataclass(frozen=True)
 class Shown:
     """Everything about one publication. manifest: None where nothing was published, and `row` says why. evidence: the
-    JSON files that prove it, by path. history: the entry's other rows, newest first."""
+    JSON files that prove it, by path. history: the entry's other rows, newest first. signers: ids of the keys that its
+    signatures name, not verified."""
 
     row: Row
     manifest: Manifest | None
     where: str | None
     evidence: dict[str, Any]
     history: tuple[Row, ...]
+    signers: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -123,8 +127,17 @@ class Catalogue:
             raise ambiguous(reference, map(str, fitting), self.store.name)
         if len(fitting) == 1:
             return fitting[0]
-        created = {place: read_publication(self.store, _key(place))[0].created for place in fitting}
+        created = {place: self._created(place) for place in fitting}
         return max(fitting, key=lambda place: (created[place], place.version))
+
+    def _created(self, place: Place) -> datetime:
+        """Of a folder that is being cleared: before everything else."""
+        try:
+            return read_publication(self.store, _key(place))[0].created
+        except Temporary as error:
+            if error.code != "store.cleared":
+                raise
+            return datetime.min.replace(tzinfo=UTC)
 
     def show(self, ref: str, *, fresh: bool = False) -> Shown:
         """Everything known about REF. `fresh`: measurements are looked for in the reports, not in the index."""
@@ -145,7 +158,8 @@ class Catalogue:
             return Shown(newest, None, None, {}, tuple(row for row in rows if row.identity != newest.identity))
         row = next((row for row in rows if row.manifest == key), None) or self._row(key, listing)
         others = tuple(other for other in rows if other.identity != row.identity)
-        return Shown(row, manifest, self.store.where(key), self._evidence(manifest), others)
+        keys = signers(self.store, manifest)
+        return Shown(row, manifest, self.store.where(key), self._evidence(manifest), others, keys)
 
     def measurements(self, draft: str) -> tuple[Measurement, ...]:
         """What the index knows of the model with this sha256."""

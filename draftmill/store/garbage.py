@@ -1,15 +1,19 @@
 """What in a store is of no use: objects that no manifest names, reports without their record, writers' leavings.
 
 An object is only waste when it is older than the grace period, so that a publication under way (whose manifest comes
-last) is never touched, and never when a manifest names it. A folder whose manifest cannot be read is left alone and
-said: another version may know what it holds. Keys outside the store's own layout are nobody's business here.
+last) is never touched, and never when a manifest names it. An unfinished folder is taken before it is cleared (see
+`clearing`), so that a publisher that goes on with it at that moment either keeps all of it or is told to repeat. A
+folder whose manifest cannot be read is left alone and said: another version may know what it holds. Keys outside the
+store's own layout are nobody's business here.
 """
 
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import groupby
 
 from draftmill.outcome import Refused
+from draftmill.store.clearing import STALE_S, is_mark, take
 from draftmill.store.interface import Entry, Store
 from draftmill.store.manifest import NAME, TOP, read_manifest
 from draftmill.store.provenance import NAME as PROVENANCE
@@ -19,6 +23,7 @@ from draftmill.store.signatures import is_signature
 DAY_S = 86400.0
 _COMMITS = {"measure": "report.json", "catalogue": "summary.json"}
 """The last object of a report's folder, by the kind of report."""
+_PUBLISHED = tuple(f"{top}/" for top in TOP.values())
 
 
 @dataclass(frozen=True)
@@ -55,7 +60,9 @@ def find_garbage(store: Store, *, now: float, grace_s: float = DAY_S) -> Garbage
                 unread.append(f"{folder}/{NAME}")
                 continue
             why = "its folder has no manifest" if kept is None else "no manifest names it"
-            waste += _old(entries, kept or frozenset(), why, now, grace_s)
+            # A folder that is being cleared is waste as soon as its sweep must be dead.
+            is_marked = kept is None and any(entry.key == f"{folder}/{NAME}" for entry in entries)
+            waste += _old(entries, kept or frozenset(), why, now, STALE_S if is_marked else grace_s)
     for folder, entries in _folders(store, "reports/", depth=3):
         record = _COMMITS.get(folder.split("/")[1])
         if record and not any(entry.key == f"{folder}/{record}" for entry in entries):
@@ -63,22 +70,44 @@ def find_garbage(store: Store, *, now: float, grace_s: float = DAY_S) -> Garbage
     return Garbage(tuple(waste), tuple(store.sweep(dry=True)), tuple(unread))
 
 
-def remove_garbage(store: Store, garbage: Garbage) -> None:
-    """Removes what was found. What has a manifest by now is kept: each folder is looked at once more."""
-    folders: dict[str, frozenset[str] | None] = {}
-    for each in garbage.waste:
-        folder = each.key.rpartition("/")[0]
-        top = each.key.split("/")[0]
-        if top in TOP.values():
-            folder = "/".join(each.key.split("/")[:4])
-            if folder not in folders:
-                folders[folder] = _named(store, folder, list(store.entries(f"{folder}/")))
-            if each.key in (folders[folder] or frozenset()):
-                continue
-        elif store.head(f"{folder}/{_COMMITS[each.key.split('/')[1]]}"):
-            continue
-        store.delete(each.key)
+def remove_garbage(store: Store, garbage: Garbage, *, now: float) -> tuple[Waste, ...]:
+    """Removes what was found and gives what it removed. What has a manifest or a record by now is kept, and so is a
+    folder that something was written into since: each is looked at once more. now: as `find_garbage` was given it."""
+    removed: list[Waste] = []
+    for folder, waste in groupby(garbage.waste, key=lambda each: _folder(each.key)):
+        removed += _clear(store, folder, list(waste), now)
     store.sweep()
+    return tuple(removed)
+
+
+def _clear(store: Store, folder: str, waste: list[Waste], now: float) -> list[Waste]:
+    known = {each.key for each in waste}
+    entries = list(store.entries(f"{folder}/"))
+    if not folder.startswith(_PUBLISHED):
+        if any(entry.key not in known for entry in entries):
+            return []
+    elif (kept := _named(store, folder, entries)) is not None:
+        waste = [each for each in waste if each.key not in kept]
+    else:
+        manifest = f"{folder}/{NAME}"
+        if not take(store, manifest, now=now):
+            return []
+        if all(entry.key in known | {manifest} for entry in store.entries(f"{folder}/")):
+            for each in waste:
+                if each.key != manifest:
+                    store.delete(each.key)
+        else:
+            waste = []
+        store.delete(manifest)
+        return waste
+    for each in waste:
+        store.delete(each.key)
+    return waste
+
+
+def _folder(key: str) -> str:
+    """The folder that is committed as a whole: of a report, or of a publication."""
+    return "/".join(key.split("/")[: 4 if key.startswith(_PUBLISHED) else 3])
 
 
 def _folders(store: Store, prefix: str, depth: int) -> Iterator[tuple[str, list[Entry]]]:
@@ -99,7 +128,10 @@ def _named(store: Store, folder: str, entries: list[Entry]) -> frozenset[str] | 
     key = f"{folder}/{NAME}"
     if not any(entry.key == key for entry in entries):
         return None
-    manifest = read_manifest(get(store, key), store.where(key))
+    data = get(store, key)
+    if is_mark(data):
+        return None
+    manifest = read_manifest(data, store.where(key))
     signatures = {entry.key for entry in entries if is_signature(entry.key.removeprefix(f"{folder}/"))}
     files = {f"{folder}/{file.path}" for file in manifest.files}
     return frozenset({key, f"{folder}/{PROVENANCE}", *signatures, *files})

@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from draftmill.digest import sha256_json
 from draftmill.licences.lineage import Ancestor
 from draftmill.outcome import Refusal, Refused
+from draftmill.store.clearing import being_cleared, is_mark
 from draftmill.store.keys import check_key, check_keys
 
 NAME = "manifest.json"
@@ -177,7 +178,9 @@ def recipe_digest(source: str, parameters: Mapping[str, Any], jobs: Mapping[str,
 
 
 def read_manifest(data: bytes, where: str) -> Manifest:
-    """The manifest, or Refused("store.manifest") with what is wrong with it."""
+    """The manifest, or Refused("store.manifest") with what is wrong with it, or Temporary("store.cleared")."""
+    if is_mark(data):
+        raise being_cleared(where)
     try:
         return Manifest.model_validate_json(data)
     except ValidationError as error:

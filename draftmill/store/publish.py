@@ -69,6 +69,7 @@ def publish(store: Store, files: Mapping[str, Path], manifest: Manifest, progres
         raise Refused(*findings)
     found = _find_same(store, manifest)
     if found:
+        _put_back(store, files, manifest)
         return found
     store.sweep()
     creations = [
@@ -82,17 +83,26 @@ def publish(store: Store, files: Mapping[str, Path], manifest: Manifest, progres
     if findings:
         raise Refused(*findings)
     data = manifest.to_bytes()
-    _attest(store, manifest, data)
+    attest(store, manifest, data)
     created = store.create(manifest.key, data, hashlib.sha256(data).hexdigest()).created
     found = Published(manifest, store.where(manifest.key), created=True) if created else _find_same(store, manifest)
     if found is None:
         raise changed(store.where(manifest.key))
     # Another publisher of the same recipe may have come between: what stands is of the manifest that stands.
-    _attest(store, found.manifest, data if created else get(store, manifest.key))
+    attest(store, found.manifest, data if created else get(store, manifest.key))
+    _put_back(store, files, manifest)
     return found
 
 
-def _attest(store: Store, manifest: Manifest, data: bytes) -> None:
+def _put_back(store: Store, files: Mapping[str, Path], manifest: Manifest) -> None:
+    """What a sweep took that cleared the folder between the look and the manifest. Now that this stands, none does."""
+    there = {entry.key for entry in store.entries(f"{manifest.folder}/")}
+    for file in manifest.files:
+        if manifest.key_of(file.path) not in there:
+            store.create(manifest.key_of(file.path), files[file.path], file.sha256)
+
+
+def attest(store: Store, manifest: Manifest, data: bytes) -> None:
     """Puts the provenance of this manifest beside it; of the folder's objects it alone may be replaced, by its like."""
     key, content = key_of(manifest), statement(manifest, data)
     creation = store.create(key, content, hashlib.sha256(content).hexdigest())
@@ -117,7 +127,7 @@ def _verify(store: Store, manifest: Manifest, file: File, creation: Creation) ->
     key = manifest.key_of(file.path)
     head = store.head(key)
     if head is None:
-        return _differs(store, manifest, file.path, None, file.sha256)
+        raise changed(store.where(key))
     trusted = store.promises.checksums and store.promises.metadata
     sha256 = head.sha256 if head.sha256 and trusted else sha256_of(store, key)
     if (head.size, sha256) == (file.size, file.sha256):

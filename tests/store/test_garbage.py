@@ -1,14 +1,21 @@
 """What gc takes and what it leaves, in a local folder and on SeaweedFS."""
 
 import hashlib
+import itertools
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
+import pytest
+
+from draftmill.outcome import Temporary
+from draftmill.store.clearing import STALE_S, take
 from draftmill.store.garbage import DAY_S, find_garbage, remove_garbage
 from draftmill.store.interface import Store
 from draftmill.store.manifest import NAME
 from draftmill.store.publish import publish
-from tests.store.samples import FOLDER, contents_of, publication
+from tests.store.samples import FOLDER, Publication, contents_of, publication
 
 TWO_DAYS = 2 * DAY_S
 
@@ -70,7 +77,7 @@ def test_what_was_found_is_removed_and_nothing_else(store: Store, tmp_path: Path
     put(store, "reports/measure/half/report.md")
     garbage = find_garbage(store, now=time.time() + TWO_DAYS)
     assert garbage.size == 10
-    remove_garbage(store, garbage)
+    remove_garbage(store, garbage, now=time.time() + TWO_DAYS)
     assert contents_of(store) == before
 
 
@@ -84,5 +91,106 @@ def test_what_was_published_since_the_look_is_kept(store: Store, tmp_path: Path)
     publish(store, sample.files, sample.manifest)
     put(store, "reports/measure/late/report.json")
     before = contents_of(store)
-    remove_garbage(store, garbage)
+    remove_garbage(store, garbage, now=time.time() + TWO_DAYS)
     assert contents_of(store) == before
+
+
+LEFT = f"{FOLDER}/PARD-Tiny-F16.gguf"
+
+
+class AtEach:
+    """Another store's face that does something before each delete and each create."""
+
+    def __init__(self, store: Store, act: Callable[[str, str], None]) -> None:
+        self._store, self._act = store, act
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("delete", "create"):
+            return lambda key, *rest: (self._act(name, key), getattr(self._store, name)(key, *rest))[1]
+        return getattr(self._store, name)
+
+
+def unfinished(store: Store, folder: Path) -> Publication:
+    """A publication whose publisher was killed before the manifest, days ago."""
+    sample = publication(folder, big=1000)
+    for name, path in sample.files.items():
+        put(store, f"{FOLDER}/{name}", path.read_bytes())
+    return sample
+
+
+@pytest.mark.parametrize("step", range(4))
+def test_a_publisher_that_goes_on_while_its_folder_is_cleared_keeps_all_of_it_or_is_told_to_repeat(
+    store: Store, tmp_path: Path, step: int
+) -> None:
+    sample, ends, steps = unfinished(store, tmp_path / "job"), [], itertools.count()
+
+    def publish_at_step(_: str, __: str) -> None:
+        if next(steps) == step:
+            try:
+                ends.append(publish(store, sample.files, sample.manifest).created)
+            except Temporary as error:
+                ends.append(error.code)
+
+    later = time.time() + TWO_DAYS
+    racing: Any = AtEach(store, publish_at_step)
+    garbage = find_garbage(store, now=later)
+    removed = remove_garbage(racing, garbage, now=later)
+    # Before the folder is taken the publisher is first; then two files are deleted, and last the mark.
+    assert ends == ([True] if step == 0 else ["store.cleared"])
+    assert {each.key for each in removed} == (set() if step == 0 else set(sample.contents()))
+    assert publish(store, sample.files, sample.manifest).created is (step > 0)
+    assert sample.contents().items() <= contents_of(store).items()
+
+
+def test_a_sweep_that_comes_while_a_publisher_goes_on_takes_nothing_that_it_needs(store: Store, tmp_path: Path) -> None:
+    """The other way round: at each of the publisher's steps everything old is swept."""
+    for step in range(4):
+        sample, steps = unfinished(store, tmp_path / str(step)), itertools.count()
+
+        def sweep_at_step(_: str, __: str, steps: Iterator[int] = steps, step: int = step) -> None:
+            if next(steps) == step:
+                later = time.time() + TWO_DAYS
+                remove_garbage(store, find_garbage(store, now=later), now=later)
+
+        racing: Any = AtEach(store, sweep_at_step)
+        try:
+            publish(racing, sample.files, sample.manifest)
+        except Temporary:  # its files were gone when it looked at them: nothing was committed
+            assert publish(store, sample.files, sample.manifest).created
+        assert next(steps) > step
+        assert sample.contents().items() <= contents_of(store).items()
+        for key in contents_of(store):
+            store.delete(key)
+
+
+def test_a_killed_sweep_is_gone_on_with_an_hour_later(store: Store, tmp_path: Path) -> None:
+    sample = unfinished(store, tmp_path / "job")
+
+    def die(verb: str, key: str) -> None:
+        if verb == "delete" and key == LEFT:
+            raise KeyboardInterrupt
+
+    dying: Any = AtEach(store, die)
+    later = time.time() + TWO_DAYS
+    with pytest.raises(KeyboardInterrupt):
+        remove_garbage(dying, find_garbage(store, now=later), now=later)
+    with pytest.raises(Temporary, match="draftmill gc"):
+        publish(store, sample.files, sample.manifest)
+    soon = time.time() + STALE_S / 2
+    assert find_garbage(store, now=soon).waste == ()
+    assert not take(store, f"{FOLDER}/{NAME}", now=soon)
+    late = time.time() + STALE_S + 60
+    garbage = find_garbage(store, now=late)
+    assert f"{FOLDER}/{NAME}" in {each.key for each in garbage.waste}
+    remove_garbage(store, garbage, now=late)
+    assert contents_of(store) == {}
+    assert publish(store, sample.files, sample.manifest).created
+
+
+def test_pages_and_the_index_and_signatures_are_nobodys_waste(store: Store, tmp_path: Path) -> None:
+    sample = publication(tmp_path / "job", big=1000)
+    publish(store, sample.files, sample.manifest)
+    kept = ["index.json", "index.html", "models/amd/PARD-Tiny/index.html", f"{FOLDER}/model.sig"]
+    for key in [*kept, f"{FOLDER}/signatures/0123456789abcdef.sig", "packages/fast/Small/index.html"]:
+        put(store, key)
+    assert wasted(store) == {}
