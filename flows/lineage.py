@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from draftmill.hub.ref import is_repo_name
 from draftmill.licences.lineage import Ancestor, Card, Start, trace
 from draftmill.licences.terms import terms_of
 from flows.chain import Done, JobEnded, Step
@@ -22,7 +23,8 @@ def trace_lineage(
     def cards(name: str) -> Card | None:
         if donor and name == donor["repo"]:
             return _card(donor)
-        if steps is None or do is None or listing["repo"] is None:
+        # A card is a stranger's text: a path in it is none of this machine's.
+        if steps is None or do is None or listing["repo"] is None or not is_repo_name(name):
             return None
         try:
             return _card(do(steps.resolve(name, "tokenizer")).facts["listing"])

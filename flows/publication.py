@@ -26,7 +26,7 @@ def source_of(listing: Listing, downloaded: Done, hub: str) -> Source:
     sha256 = {output.path: output.sha256 for output in downloaded.finished.result.outputs}
     fields = {LISTING_TO_SOURCE.get(k, k): v for k, v in listing.items() if k not in NOT_PINNED}
     fields["files"] = [{**file, "sha256": sha256[file["path"]]} for file in listing["files"]]
-    return Source.model_validate(fields | {"hub": hub if listing["source"] == "hub" else None})
+    return Source.model_validate(fields | {"hub": hub.rstrip("/") if listing["source"] == "hub" else None})
 
 
 def entry_name(order: Order, listing: Listing) -> str:

@@ -47,6 +47,7 @@ def show(
                     "row": shown.row.model_dump(mode="json"),
                     "manifest": shown.manifest.model_dump(mode="json") if shown.manifest else None,
                     "where": shown.where,
+                    "signers": list(shown.signers),
                     "evidence": shown.evidence,
                     "history": [row.model_dump(mode="json") for row in shown.history],
                 }
@@ -101,6 +102,7 @@ def _facts(shown: "Shown") -> Iterator[tuple[str, str]]:
         )
         yield from (("can", sentence) for sentence in manifest.can)
         yield from (("cannot", sentence) for sentence in manifest.cannot)
+    yield "signed", ", ".join(f"by the key {key[:16]}, not verified here" for key in shown.signers)
     yield "version", f"{row.version}, {_day(row)}"
     yield "manifest", shown.where or "none: nothing was published"
 

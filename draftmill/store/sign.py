@@ -12,6 +12,8 @@ from draftmill.store.interface import Store
 from draftmill.store.manifest import File, Manifest, read_manifest
 from draftmill.store.notices import NAME as NOTICES
 from draftmill.store.provenance import NAME as PROVENANCE
+from draftmill.store.provenance import statement
+from draftmill.store.publish import attest
 from draftmill.store.pull import RECORD
 from draftmill.store.reading import get, sha256_of
 from draftmill.store.signatures import NAME, OTHERS, bundle_of, covered, names_for
@@ -41,9 +43,9 @@ def sign(store: Store, manifest_key: str, private_key: Path, *, look: bool = Tru
     manifest = read_manifest(data, store.where(manifest_key))
     if look and (findings := [found for file in manifest.files if (found := _look(store, manifest, file))]):
         raise Refused(*findings)
-    provenance = manifest.key_of(PROVENANCE)
-    beside = {PROVENANCE: sha256_of(store, provenance)} if store.head(provenance) else {}
-    digests = covered(manifest, data, beside)
+    # What lies there may be of a publisher that lost, and about to be put right.
+    attest(store, manifest, data)
+    digests = covered(manifest, data, {PROVENANCE: hashlib.sha256(statement(manifest, data)).hexdigest()})
     bundle = sign_digests(manifest.folder, digests, NOT_COVERED, private_key)
     return until_first(lambda: _put(store, manifest, bundle, digests, ours, private_key))
 

@@ -19,6 +19,7 @@ from draftmill.store.interface import Store
 from draftmill.store.manifest import NAME as MANIFEST
 from draftmill.store.manifest import Manifest
 from draftmill.store.provenance import NAME as PROVENANCE
+from draftmill.store.reading import get
 
 NAME = "model.sig"
 OTHERS = "signatures"
@@ -40,6 +41,12 @@ def names_in(store: Store, manifest: Manifest) -> list[str]:
     folder = f"{manifest.folder}/"
     found = [NAME] if store.head(folder + NAME) else []
     return found + [entry.key.removeprefix(folder) for entry in store.entries(f"{folder}{OTHERS}/")]
+
+
+def signers(store: Store, manifest: Manifest) -> tuple[str, ...]:
+    """Ids of the keys that its signatures name, which is not yet to say that they are theirs."""
+    found = (bundle_of(get(store, manifest.key_of(name)), store.where(name)) for name in names_in(store, manifest))
+    return tuple(dict.fromkeys(bundle.key for bundle in found if bundle and bundle.key))
 
 
 def check(

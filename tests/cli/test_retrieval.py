@@ -343,6 +343,7 @@ def test_sign_then_pull_and_verify_with_the_public_key(
     assert not (tmp_path / "PARD-Tiny").exists()
     signed = json.loads(run(store, "sign", "amd/PARD-Tiny", "--key", str(pair.private), "--json").stdout)
     assert signed["created"] and signed["signature"].endswith("/model.sig")
+    assert "signed by the key" in flat(run(store, "show", "amd/PARD-Tiny").stdout)
     again = run(store, "sign", "amd/PARD-Tiny", DRAFTMILL_SIGN_KEY=str(pair.private))
     assert (again.exit_code, "signed before" in again.stdout) == (0, True)
     pulled = run(store, *pull_signed)

@@ -56,6 +56,11 @@ def test_a_chain_is_asked_for_at_the_hub_until_a_line_is_known(tmp_path: Path, h
     ]
 
 
+@pytest.mark.parametrize("name", ["./acme", "/etc", "..", "Llama 3", "acme/Tuned/x", "http://127.0.0.1/x"])
+def test_a_card_that_names_no_repository_leads_nowhere(tmp_path: Path, hub: str, name: str) -> None:
+    assert traced(tmp_path, hub, {}, {"base_models": [name]}) == ([], [(name, "base", None)])
+
+
 def test_of_a_folder_nobody_is_asked(tmp_path: Path, hub: str) -> None:
     asked, found = traced(tmp_path, hub, {}, {"repo": None, "base_models": ["acme/Tuned"]})
     assert (asked, found) == ([], [("acme/Tuned", "base", None)])

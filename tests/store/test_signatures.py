@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -15,11 +16,13 @@ from draftmill.store.interface import Store
 from draftmill.store.local import LocalStore
 from draftmill.store.manifest import Manifest
 from draftmill.store.provenance import statement
+from draftmill.store.publish import publish
 from draftmill.store.pull import pull
 from draftmill.store.sign import sign
 from draftmill.store.verify import verify
-from tests.store.drafters import contents, model_name, publish_drafter
-from tests.store.samples import digest
+from draftmill.store.verify_published import verify_published
+from tests.store.drafters import START, contents, model_name, publish_drafter
+from tests.store.samples import FOLDER, digest, publication
 from tests.support.keys import KeyPair, key_pair
 
 F16, Q4 = model_name("F16"), model_name("Q4_K_M")
@@ -170,6 +173,35 @@ def test_of_two_that_sign_at_once_with_one_key_one_does(store: Store, manifest: 
     for thread in threads:
         thread.join()
     assert sorted(each.created for each in found) == [False, True]
+
+
+def test_publishers_of_one_recipe_with_two_keys_and_with_none_end_with_one_manifest_and_two_signatures(
+    store: Store, tmp_path: Path, pair: KeyPair, other: KeyPair
+) -> None:
+    """Each has a manifest of its own time; what is signed is the one that stands."""
+    barrier = threading.Barrier(3)
+    failed: list[Exception] = []
+
+    def one(number: int, key: Path | None) -> None:
+        sample = publication(tmp_path / str(number), big=1000, created=START + timedelta(days=number))
+        barrier.wait()
+        try:
+            published = publish(store, sample.files, sample.manifest)
+            if key:
+                sign(store, published.manifest.key, key, look=not published.created)
+        except Exception as error:
+            failed.append(error)
+
+    threads = [threading.Thread(target=one, args=each) for each in enumerate((pair.private, other.private, None), 1)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failed == []
+    key = f"{FOLDER}/manifest.json"
+    for each in (pair, other):
+        assert verify_published(store, key, public_key=each.public).findings == ()
+    assert len(list(store.entries(f"{FOLDER}/signatures/"))) == 1
 
 
 def test_a_publication_that_is_not_whole_is_not_signed(tmp_path: Path, pair: KeyPair) -> None:
