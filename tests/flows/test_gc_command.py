@@ -1,0 +1,58 @@
+"""`draftmill gc`: says what would go and removes nothing, then removes just that."""
+
+import hashlib
+import json
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import typer
+from typer.testing import CliRunner
+
+from draftmill.store.local import LocalStore
+from flows.gc_command import gc
+from tests.flows.test_cache_garbage import finished
+from tests.store.drafters import contents, publish_drafter
+
+OLD = time.time() - 40 * 86400
+
+
+def files_below(folder: Path) -> set[str]:
+    return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file() and path.suffix != ".lock"}
+
+
+def run(store: LocalStore, work: Path, *arguments: str) -> Any:
+    app = typer.Typer()
+    app.command()(gc)
+    result = CliRunner().invoke(app, ["--json", "--store", store.name, "--work", str(work), *arguments])
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
+def test_a_dry_run_names_what_a_run_removes_and_removes_nothing(tmp_path: Path) -> None:
+    store, work = LocalStore(tmp_path / "store"), tmp_path / "work"
+    publish_drafter(store, tmp_path / "source", files=contents(["F16"], size=100))
+    before = files_below(store.root)
+    left = "models/amd/PARD-Left/0123456789ab-01234567/model.gguf"
+    store.create(left, b"left", hashlib.sha256(b"left").hexdigest())
+    writer = store.root / ".draftmill" / "tmp" / "killed"
+    writer.write_bytes(b"half")
+    for path in store.root.rglob("*"):
+        os.utime(path, (OLD, OLD))
+    jobs = {name: finished(work, name, 100).digest[:32] for name in ("convert", "check")}
+    for path in [*(work / "jobs" / "convert").rglob("*")]:
+        os.utime(path, (OLD, OLD))
+    everything = files_below(store.root) | files_below(work)
+
+    said = run(store, work, "--dry-run")
+    assert [each["key"] for each in said["objects"]] == [left]
+    assert said["leavings"] == [".draftmill/tmp/killed"]
+    assert [Path(each["folder"]).name for each in said["jobs"]] == [jobs["convert"]]
+    assert files_below(store.root) | files_below(work) == everything
+
+    assert {**run(store, work), "dry_run": True} == said
+    assert files_below(store.root) == before
+    assert (work / "jobs" / "check" / jobs["check"]).is_dir()
+    assert not (work / "jobs" / "convert" / jobs["convert"]).exists()
+    assert run(store, work)["objects"] == []
