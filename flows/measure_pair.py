@@ -41,7 +41,8 @@ PREFLIGHT = Limits(memory_bytes=1 * GIB, timeout_s=120)
 
 
 class MeasureOrder(BaseModel):
-    """target, draft: GGUF files on this host. request: a MeasurementRequest as JSON. wait_s: for a held device."""
+    """target, draft: GGUF files on this host, or a Hugging Face target's folder and a DFlash draft's. request: a
+    MeasurementRequest as JSON. wait_s: for a held device."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -100,8 +101,8 @@ def _measure(order: MeasureOrder) -> Measurement:
             subject,
             {
                 "request": request.model_dump(mode="json"),
-                "target_file": order.target.name,
-                "draft_file": order.draft.name,
+                "target_file": _name(order.target),
+                "draft_file": _name(order.draft),
                 "wait_s": order.wait_s,
             },
             inputs,
@@ -153,12 +154,27 @@ def _files(order: MeasureOrder) -> tuple[tuple[str, Path], ...]:
     return ("target", order.target), ("draft", order.draft)
 
 
+def _name(path: Path) -> str:
+    """A file's own name; a folder's is that of where it really is, so that "." has one."""
+    return path.resolve().name if path.is_dir() else path.name
+
+
 def _staged(path: Path, folder: Path) -> Path:
-    """A folder with this file alone: what lies beside it is not the job's business. A link where that is possible."""
+    """A folder with this file or folder alone: what lies beside it is not the job's business. Links where possible."""
     folder.mkdir(parents=True)
-    place = folder / path.name
+    place = folder / _name(path)
+    if path.is_dir():
+        place.mkdir()
+        for each in path.iterdir():
+            if each.is_file():
+                _link(each, place / each.name)
+    else:
+        _link(path, place)
+    return folder
+
+
+def _link(path: Path, place: Path) -> None:
     with suppress(OSError):
         os.link(path.resolve(), place)
     if not place.exists():
         shutil.copyfile(path, place)
-    return folder

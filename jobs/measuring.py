@@ -1,8 +1,8 @@
 """What the two measuring jobs share: a request, two files, the device held, a report.
 
-Inputs `target` and `draft`: a folder each; parameters `target_file`, `draft_file`: the GGUF in it; `request`: a
-MeasurementRequest as JSON; `wait_s`: how long to wait for the device. Outputs: report.json, report.md, report.html.
-Facts: word and sentence of the result.
+Inputs `target` and `draft`: a folder each; parameters `target_file`, `draft_file`: the GGUF in it, or the folder of a
+Hugging Face target and a DFlash draft; `request`: a MeasurementRequest as JSON; `wait_s`: how long to wait for the
+device. Outputs: report.json, report.md, report.html. Facts: word and sentence of the result.
 """
 
 import json

@@ -198,9 +198,9 @@ def opened(package: Path, dtype: str, weights: str, window: str, causal: bool | 
 
     from draftmill.dflash.forward import Draft, WindowRule
 
-    _one_of("--dtype", dtype, ("float32", "float64"))
-    _one_of("--weights", weights, ("decoded", "packed"))
-    _one_of("--window", window, tuple(WindowRule))
+    one_of("--dtype", dtype, ("float32", "float64"))
+    one_of("--weights", weights, ("decoded", "packed"))
+    one_of("--window", window, tuple(WindowRule))
     with Draft.open(
         package, dtype=np.dtype(dtype), packed=weights == "packed", causal=causal, window_rule=WindowRule(window)
     ) as draft:
@@ -265,7 +265,7 @@ def _require_vocabulary(columns: int, anchor: int, vocabulary: int) -> None:
         )
 
 
-def _one_of(option: str, word: str, words: tuple[str, ...]) -> None:
+def one_of(option: str, word: str, words: tuple[str, ...]) -> None:
     if word not in words:
         raise typer.BadParameter(f"{word} is none of {', '.join(words)}", param_hint=option)
 

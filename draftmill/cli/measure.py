@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
+from draftmill.cli.dflash_forward import Causal, PackedOption, Rule, one_of
 from draftmill.cli.ending import ending
 from draftmill.cli.measure_options import (
     AsJson,
@@ -14,7 +15,9 @@ from draftmill.cli.measure_options import (
     DeviceName,
     Devices,
     Draft,
+    Drafter,
     Engine,
+    Fallback,
     Form,
     Kind,
     LibraryPath,
@@ -29,7 +32,10 @@ from draftmill.cli.measure_options import (
     Seed,
     Store,
     Target,
+    TargetDtype,
+    TargetOrFolder,
     Threads,
+    TorchDevice,
     Wait,
     Work,
 )
@@ -98,12 +104,15 @@ def speed(
 
 @app.command()
 def acceptance(
-    target: Target,
-    draft: Draft,
+    target: TargetOrFolder,
+    draft: Drafter,
     route: Annotated[
-        Literal["counters", "token-exact"],
-        typer.Option(help="The engine's own counters, or every draft held to the target's own greedy text."),
-    ] = "counters",
+        Literal["counters", "token-exact"] | None,
+        typer.Option(
+            help="The engine's own counters (default), or every draft held to the target's own greedy text (always so "
+            "with a target's folder)."
+        ),
+    ] = None,
     device: DeviceName = "cpu",
     devices: Devices = None,
     engine: Engine = None,
@@ -119,6 +128,12 @@ def acceptance(
     threads: Threads = None,
     context: Context = 2048,
     seed: Seed = 0,
+    dtype: TargetDtype = "float32",
+    torch_device: TorchDevice = "cpu",
+    weights: PackedOption = "decoded",
+    window: Rule = "exclusive",
+    causal: Causal = None,
+    fallback: Fallback = None,
     report: ReportFolder = None,
     as_json: AsJson = False,
     wait: Wait = 0,
@@ -127,7 +142,16 @@ def acceptance(
     work: Work = Path("mill-work"),
     runner: Runner = "process",
 ) -> None:
-    """How many of the draft's tokens the target accepts, by one of two routes whose figures never mix."""
+    """How many of the draft's tokens the target accepts, by one of two routes whose figures never mix.
+
+    With a Hugging Face folder as target, DRAFT is a DFlash package or checkpoint, and the mill's own loop runs the two;
+    --dtype, --torch-device, --weights, --window, --causal and --fallback are of this loop, gates and engines are not.
+    """
+    loop = None
+    if target.is_dir() or draft.is_dir():
+        loop = _loop(target, draft, route, dtype, torch_device, weights, window, causal, fallback)
+        route = "token-exact"
+    route = route or "counters"
     _check_gates(n_min, n_max)
     if route == "token-exact" and (n_min or p_min):
         raise typer.BadParameter("gates (--n-min, --p-min) belong to --route counters: token-exact offers every draft")
@@ -135,7 +159,7 @@ def acceptance(
         asked = _request(
             device, devices, engine, library_path, prompts, kind, quick,
             what="acceptance", route=route, form=form, budget=budget, n_max=n_max, n_min=n_min, p_min=p_min,
-            threads=threads, context=context, seed=seed,
+            threads=threads, context=context, seed=seed, loop=loop,
         )  # fmt: skip
         measure(asked, target, draft, report, as_json, wait, publish, store, work, runner)
 
@@ -165,6 +189,39 @@ def compare(
 
     for path, sentence in zip((one, other), compare_records(load_report(one), load_report(other), by), strict=True):
         typer.echo(f"{path}: {sentence}")
+
+
+def _loop(
+    target: Path,
+    draft: Path,
+    route: str | None,
+    dtype: str,
+    torch_device: str,
+    weights: str,
+    window: str,
+    causal: bool | None,
+    fallback: float | None,
+) -> Any:
+    from draftmill.dflash.forward import WindowRule
+    from draftmill.measurement.record import LoopOptions
+
+    for option, place in (("--target", target), ("--draft", draft)):
+        if not place.is_dir():
+            raise typer.BadParameter(
+                f"{place} is no folder: a Hugging Face target and a DFlash draft are both folders", param_hint=option
+            )
+    if route == "counters":
+        raise typer.BadParameter("the own loop judges every draft itself: token-exact", param_hint="--route")
+    one_of("--weights", weights, ("decoded", "packed"))
+    one_of("--window", window, tuple(WindowRule))
+    return LoopOptions(
+        dtype=dtype,  # type: ignore[arg-type]
+        torch_device=torch_device,
+        packed=weights == "packed",
+        window_rule=WindowRule(window),
+        causal=causal,
+        fallback=fallback,
+    )
 
 
 def _check_gates(n_min: int, n_max: int) -> None:

@@ -9,6 +9,25 @@ from draftmill.cli.folder import folder
 
 Target = Annotated[Path, typer.Option(help="The target's GGUF file.", show_default=False)]
 Draft = Annotated[Path, typer.Option(help="The draft's GGUF file.", show_default=False)]
+TargetOrFolder = Annotated[
+    Path, typer.Option("--target", help="The target's GGUF file, or a Hugging Face folder.", show_default=False)
+]
+Drafter = Annotated[
+    Path,
+    typer.Option(
+        "--draft",
+        "--drafter",
+        help="The draft's GGUF file; beside a target's folder a DFlash package or checkpoint.",
+        show_default=False,
+    ),
+]
+Fallback = Annotated[
+    float | None, typer.Option(min=0, max=1, help="Decode plainly once fewer of the offered drafts are accepted.")
+]
+TorchDevice = Annotated[str, typer.Option(metavar="cpu|cuda", help="torch's name of the device of the target.")]
+TargetDtype = Annotated[
+    Literal["float32", "bfloat16", "float16"], typer.Option(help="What the target's weights are computed in.")
+]
 DeviceName = Annotated[str, typer.Option(help="A device of the devices file, or cpu.")]
 Devices = Annotated[
     Path | None, typer.Option(envvar="DRAFTMILL_DEVICES", help="A devices file; without one there is cpu.")
@@ -24,7 +43,7 @@ Form = Annotated[
     Literal["auto", "chat", "raw"],
     typer.Option(help="Prompts as chat messages or as they are; auto: chat where the target has a template."),
 ]
-Budget = Annotated[int, typer.Option(min=8, help="New tokens a request.")]
+Budget = Annotated[int, typer.Option("--budget", "--max-new", min=8, help="New tokens a request.")]
 NMax = Annotated[int, typer.Option(min=1, help="Tokens drafted a round at most.")]
 NMin = Annotated[int, typer.Option(min=0, help="Rounds with fewer drafts are not verified.")]
 PMin = Annotated[float, typer.Option(min=0, max=1, help="Drafting stops below this probability.")]

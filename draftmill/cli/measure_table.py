@@ -10,10 +10,10 @@ from rich.text import Text
 from draftmill.measurement.acceptance_results import acceptance_result
 from draftmill.measurement.record import Accepted, Speed
 from draftmill.measurement.speed_results import speed_result
-from draftmill.reports.acceptance_sections import figures_table, groups_table
+from draftmill.reports.acceptance_sections import figures_table, groups_table, histogram_table, positions_table
 from draftmill.reports.document import Table, Tone
 from draftmill.reports.measurement_document import tone
-from draftmill.reports.speed_sections import arms_table, kinds_table
+from draftmill.reports.speed_sections import arms_table, divergences, kinds_table
 from draftmill.reports.visible import visible
 
 _COLOURS: dict[Tone, str] = {"good": "green", "bad": "red", "open": "yellow", "plain": "bold"}
@@ -34,9 +34,14 @@ def show(record: Speed | Accepted, console: Console) -> None:
         tables = [kinds_table(speed), arms_table(speed)]
     else:
         found = acceptance_result(record)
-        word, sentence = found.word, found.sentence
+        word, sentence, lossless = found.word, found.sentence, found.lossless
         if found.figures:
             tables = [groups_table("By kind of prompt", "kind", found.by_kind), figures_table(found.figures)]
+        if found.figures and record.loop is not None:
+            tables.insert(0, groups_table("By prompt", "prompt", found.by_prompt))
+            tables += [each for each in (positions_table(found.figures), histogram_table(found.figures)) if each]
+        if parted := divergences(record):
+            tables += [block for block in parted.blocks if isinstance(block, Table)]
     for table in tables:
         if table.rows:
             console.print(_columns(table))

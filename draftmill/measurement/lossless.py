@@ -9,11 +9,26 @@ another batch width    they are not, and this pass agrees with the arm with the 
 clear gap              they are not, and it disagrees: the draft changed the output
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from typing import Literal
 
 from draftmill.measurement.record import Divergence, Divergent, Sample
 from draftmill.measurement.servers.client import Client
 from draftmill.measurement.subject import Encoded
+
+Lossless = Literal["identical", "diverged: near-tie", "diverged: another batch width", "diverged: clear gap"]
+_WORST_FIRST: dict[Divergent, Lossless] = {
+    "clear gap": "diverged: clear gap",
+    "another batch width": "diverged: another batch width",
+    "near-tie": "diverged: near-tie",
+}
+
+
+def worst(parted: bool, kinds: Collection[Divergent]) -> Lossless:
+    """What is said of answers of which some parted for these reasons; without a reason the worst is said."""
+    if not parted:
+        return "identical"
+    return next((word for kind, word in _WORST_FIRST.items() if kind in kinds), "diverged: clear gap")
 
 
 def first_difference(one: Sequence[int], other: Sequence[int]) -> int | None:

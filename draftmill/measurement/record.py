@@ -8,8 +8,9 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from draftmill.dflash.forward.attention import WindowRule
 from draftmill.outcome import Refusal, Refused
-from draftmill.speculation.regime import Count, Name, Record, Regime, Sha256, invalid
+from draftmill.speculation.regime import Count, Name, Record, Regime, Sha256, Share, invalid
 from draftmill.speculation.trace import Acceptance, Counters, Natural, Stop
 
 Arm = Literal["target alone", "target + draft"]
@@ -21,7 +22,10 @@ Divergent = Literal["near-tie", "another batch width", "clear gap"]
 
 
 class File(Record):
-    """A GGUF file that ran. architecture, label: general.architecture and general.name as its header states them."""
+    """A GGUF file that ran; architecture, label: general.architecture and general.name as its header states them.
+
+    Or a Hugging Face folder or a package; architecture: as its config.json states it; sha256: `folder_digest`.
+    """
 
     name: Name
     sha256: Sha256
@@ -171,12 +175,41 @@ class Speed(Measured):
         return self
 
 
+class LoopOptions(Record):
+    """What only the own loop has. dtype: of the target; the draft computes in float32. torch_device: torch's name.
+
+    packed: the package's matrices stay 4-bit in memory. window_rule, causal: as `Draft.open`. fallback: as `decode`.
+    """
+
+    dtype: Literal["float32", "bfloat16", "float16"] = "float32"
+    torch_device: Name = "cpu"
+    packed: bool = False
+    window_rule: WindowRule = WindowRule.EXCLUSIVE
+    causal: bool | None = None
+    fallback: Share | None = None
+
+
+class Texts(Record):
+    """One prompt's new tokens: by the target alone, one row a pass, and by the speculative loop."""
+
+    prompt: Name
+    alone: tuple[Natural, ...]
+    with_draft: tuple[Natural, ...]
+
+
 class Accepted(Measured):
-    """Acceptance by one route. acceptance: None exactly where the draft was silent."""
+    """Acceptance by one route. acceptance: None exactly where the draft was silent.
+
+    texts: None where the route decodes only one of the two. divergences: one for each of them that parts; pair is its
+    place among them. loop: None where an engine's server ran.
+    """
 
     what: Literal["acceptance"] = "acceptance"
     acceptance: Acceptance | None
     silence: Silence | None
+    texts: tuple[Texts, ...] | None = None
+    divergences: tuple[Divergence, ...] = ()
+    loop: LoopOptions | None = None
 
 
 def paired(samples: Sequence[Sample]) -> list[tuple[Sample, Sample]]:

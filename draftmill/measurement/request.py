@@ -11,9 +11,10 @@ from draftmill.gguf.header import read_header
 from draftmill.host import cores
 from draftmill.measurement.acceptance import measure_by_counters, measure_token_exact
 from draftmill.measurement.device.profiles import Device
+from draftmill.measurement.loop import measure_by_loop
 from draftmill.measurement.plan import Plan
 from draftmill.measurement.prompts import Prompt
-from draftmill.measurement.record import Accepted, Speed
+from draftmill.measurement.record import Accepted, LoopOptions, Speed
 from draftmill.measurement.servers.flags import Drafting, Settings
 from draftmill.measurement.servers.leftovers import reap
 from draftmill.measurement.speed import measure_speed
@@ -35,6 +36,7 @@ class AskedPrompt(Record):
 class MeasurementRequest(Record):
     """route: of `acceptance`; speed always reads the counters. pairs: None for one a prompt. threads: None for every
     core this process may use. form: how prompts are sent; "auto" takes the target's chat template where it has one.
+    loop: for a Hugging Face target with a DFlash draft, both folders; None for two GGUF files and an engine's server.
     The other members are those of `plan.Plan` and `flags.Drafting`.
     """
 
@@ -57,11 +59,14 @@ class MeasurementRequest(Record):
     together: bool | None = None
     block: Count = 8
     near_tie: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 0.1
+    loop: LoopOptions | None = None
 
     @model_validator(mode="after")
     def _is_possible(self) -> Self:
         if self.n_min > self.n_max:
             raise ValueError(f"n_min {self.n_min} is above n_max {self.n_max}: nothing would be drafted")
+        if self.loop is not None and (self.what != "acceptance" or self.route != "token-exact"):
+            raise ValueError("the own loop measures acceptance, by the token-exact route")
         return self
 
 
@@ -75,6 +80,20 @@ def perform(request: MeasurementRequest, target: Path, draft: Path, progress: Pr
 
     Raises Refused, BadConfiguration, ServerError, Unavailable, OSError.
     """
+    if request.loop is not None:
+        return measure_by_loop(
+            target,
+            draft,
+            [Prompt(prompt.name, prompt.kind, prompt.text) for prompt in request.prompts],
+            request.loop,
+            device=request.device,
+            run=request.run,
+            budget=request.budget,
+            threads=request.threads,
+            form=request.form,
+            near_tie=request.near_tie,
+            progress=progress,
+        )
     reap()
     plan = plan_of(request, target, draft)
     if request.what == "speed":

@@ -16,17 +16,16 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from draftmill.measurement.lossless import Lossless, worst
 from draftmill.measurement.record import ALONE, WITH_DRAFT, Arm, Divergence, Sample, Speed, paired
 from draftmill.measurement.statistics import Reason, Rule, Verdict, WarmUp, decide, pair_ratios, split_warm_up
 from draftmill.speculation.figures import Definition, Figure, Figures, compute_figures, round_cost
 from draftmill.speculation.trace import Acceptance
 
 Word = Literal["faster", "slower", "no difference", "no verdict", "did not speculate"]
-Lossless = Literal["identical", "diverged: near-tie", "diverged: another batch width", "diverged: clear gap"]
 Pair = tuple[Sample, Sample]
 
 _ARMS: tuple[Arm, Arm] = (ALONE, WITH_DRAFT)
-_WORST_FIRST = ("clear gap", "another batch width", "near-tie")
 DEFAULT_RULE = Rule()
 
 
@@ -160,16 +159,7 @@ def _of_arm(record: Speed, arm: Arm) -> OfArm:
 
 def _lossless(pairs: Sequence[Pair], divergences: Sequence[Divergence]) -> Lossless:
     parted = {alone.pair for alone, draft in pairs if alone.tokens != draft.tokens}
-    kinds = {divergence.kind for divergence in divergences if divergence.pair in parted}
-    if not parted:
-        return "identical"
-    worst = next((kind for kind in _WORST_FIRST if kind in kinds), "clear gap")
-    words: dict[str, Lossless] = {
-        "clear gap": "diverged: clear gap",
-        "another batch width": "diverged: another batch width",
-        "near-tie": "diverged: near-tie",
-    }
-    return words[worst]
+    return worst(bool(parted), {divergence.kind for divergence in divergences if divergence.pair in parted})
 
 
 def _figures(record: Speed, pairs: Sequence[Pair]) -> Figures | None:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from draftmill.digest import sha256_json
+from draftmill.digest import sha256_file, sha256_json
 from draftmill.gguf.header import read_header
 from draftmill.measurement.record import File, Library, Ran
 from draftmill.measurement.servers.flags import Drafting, Settings
@@ -36,6 +36,23 @@ def describe(path: Path) -> File:
         architecture=str(fields.get("general.architecture") or "not stated"),
         label=label if isinstance(label, str) else None,
     )
+
+
+def describe_folder(folder: Path, architecture: str | None) -> File:
+    """A Hugging Face folder or a package. Raises OSError."""
+    paths = sorted(path for path in folder.iterdir() if path.is_file())
+    return File(
+        name=folder.resolve().name,
+        sha256=folder_digest(paths),
+        size=sum(path.stat().st_size for path in paths),
+        architecture=architecture or "not stated",
+        label=None,
+    )
+
+
+def folder_digest(paths: Sequence[Path]) -> str:
+    """SHA-256 of the canonical JSON of [name, SHA-256] of each file, in their order."""
+    return sha256_json([[path.name, sha256_file(path)] for path in paths])
 
 
 def digest_of(prompts: Sequence[Encoded]) -> str:

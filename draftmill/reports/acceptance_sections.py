@@ -110,20 +110,42 @@ _ROUTES = {
 
 def _positions(figures: Figures) -> list[Block]:
     shown = positions_plot(figures.positions, figures.conditional)
-    if shown is None:
+    table = positions_table(figures)
+    if shown is None or table is None:
         return [Text("By position: the engine does not count it.")]
-    head: tuple[str, ...] = ("draft", "of all rounds", "of")
     note = f"Of all rounds: {_SAID[D.POSITION]}. Conditional: "
+    if _knows_conditional(figures):
+        note += f"{_SAID[D.POSITION_CONDITIONAL]}."
+    else:
+        note += "not available, the counters route does not know it."
+    return [shown, Text(note), table]
+
+
+def positions_table(figures: Figures) -> Table | None:
+    """None where the engine does not count it."""
+    if not figures.positions:
+        return None
+    head: tuple[str, ...] = ("draft", "of all rounds", "of")
     rows: list[tuple[str, ...]] = [
         (str(whole.position), share(whole.value), counts(whole.counts)) for whole in figures.positions
     ]
-    if all(figure.value is None for figure in figures.conditional):
-        note += "not available, the counters route does not know it."
-    else:
+    if _knows_conditional(figures):
         head += ("conditional", "of")
-        note += f"{_SAID[D.POSITION_CONDITIONAL]}."
         rows = [
             (*row, share(given.value), counts(given.counts))
             for row, given in zip(rows, figures.conditional, strict=True)
         ]
-    return [shown, Text(note), Table("Acceptance per position", head, tuple(rows), frozenset(range(len(head))))]
+    return Table("Acceptance per position", head, tuple(rows), frozenset(range(len(head))))
+
+
+def histogram_table(figures: Figures) -> Table | None:
+    """None on the counters route."""
+    if figures.histogram is None:
+        return None
+    rounds = tuple(str(count) for count in figures.histogram)
+    head = ("accepted", *(str(accepted) for accepted in range(len(rounds))))
+    return Table("Rounds by accepted drafts", head, (("rounds", *rounds),), frozenset(range(1, len(head))))
+
+
+def _knows_conditional(figures: Figures) -> bool:
+    return any(figure.value is not None for figure in figures.conditional)

@@ -2,7 +2,7 @@
 
 import os
 
-from draftmill.measurement.record import ALONE, Accepted, Speed
+from draftmill.measurement.record import ALONE, Accepted, LoopOptions, Speed
 
 _OWN_ENGINE = "xllamacpp"
 _CPU = "cpu"
@@ -14,6 +14,8 @@ def command_line(record: Speed | Accepted) -> tuple[str, ...]:
     A device is named; what its profile brings has to be there.
     """
     regime, setup = record.regime, record.setup
+    if isinstance(record, Accepted) and record.loop is not None:
+        return _of_loop(record, record.loop)
     speed = isinstance(record, Speed)
     options: list[tuple[str, object]] = [
         ("--target", record.target.name),
@@ -41,6 +43,27 @@ def command_line(record: Speed | Accepted) -> tuple[str, ...]:
         options.append(("--route", regime.route))
     given = [part for name, value in options if value is not None for part in (name, str(value))]
     return ("draftmill", "measure", "speed" if speed else "acceptance", *given)
+
+
+def _of_loop(record: Accepted, loop: LoopOptions) -> tuple[str, ...]:
+    regime, setup = record.regime, record.setup
+    options: list[tuple[str, object]] = [
+        ("--target", record.target.name),
+        ("--drafter", record.draft.name),
+        ("--device", setup.device),
+        ("--form", "chat" if setup.chat else "raw"),
+        ("--max-new", regime.budget),
+        ("--threads", regime.threads),
+        ("--dtype", loop.dtype),
+        ("--torch-device", loop.torch_device),
+        ("--weights", "packed" if loop.packed else "decoded"),
+        ("--window", loop.window_rule.value),
+        ("--fallback", loop.fallback),
+    ]
+    given = [part for name, value in options if value is not None for part in (name, str(value))]
+    if loop.causal is not None:
+        given.append("--causal" if loop.causal else "--non-causal")
+    return ("draftmill", "measure", "acceptance", *given)
 
 
 def _engine(record: Speed | Accepted) -> list[tuple[str, object]]:

@@ -18,7 +18,7 @@ _TONES: dict[str, Tone] = {
 
 def tone(word: str, lossless: str | None = None) -> Tone:
     """A draft that changes the text is no good, however fast."""
-    if word == "faster" and lossless not in (None, "identical"):
+    if word in ("faster", "measured") and lossless not in (None, "identical"):
         return "bad" if lossless == "diverged: clear gap" else "open"
     return _TONES[word]
 
@@ -30,7 +30,8 @@ def measurement_document(record: Speed | Accepted) -> Document:
         return _document(record, "Speed", speed.word, tone(speed.word, speed.lossless), speed.sentence,
                          _of_speed(record, speed))  # fmt: skip
     found = acceptance_result(record)
-    return _document(record, "Acceptance", found.word, tone(found.word), found.sentence, _of_acceptance(record, found))
+    return _document(record, "Acceptance", found.word, tone(found.word, found.lossless), found.sentence,
+                     _of_acceptance(record, found))  # fmt: skip
 
 
 def _document(
@@ -86,4 +87,5 @@ def _of_acceptance(record: Accepted, result: AcceptanceResult) -> list[Section |
     return [
         Section("By kind of prompt", (by_kind, Folded(by_prompt.caption, (by_prompt,)))),
         acceptance_sections.acceptance(result.figures, record.acceptance.answers),
+        speed_sections.divergences(record),
     ]

@@ -31,6 +31,7 @@ def results_json(record: Speed | Accepted) -> dict[str, Any]:
             "figures": found.figures.as_json() if found.figures else None,
             "by_kind": {kind: figures.as_json() for kind, figures in found.by_kind.items()},
             "by_prompt": {prompt: figures.as_json() for prompt, figures in found.by_prompt.items()},
+            "lossless": found.lossless,
         }
     result = speed_result(record)
     return {

@@ -1,6 +1,6 @@
 """Speed in a report: the ratio and how sure it is, by kind, both arms, every pair, where the answers part."""
 
-from draftmill.measurement.record import Speed
+from draftmill.measurement.record import Accepted, Speed
 from draftmill.measurement.speed_results import Pair, SpeedResult, pairs_of, request_s
 from draftmill.measurement.statistics import Drift, Rule, Verdict
 from draftmill.reports.document import Block, Facts, Folded, Section, Table, Text, Verbatim
@@ -193,7 +193,7 @@ def costs(result: SpeedResult) -> Section | None:
     return Section("Round cost", (Text(note), Facts(facts)))
 
 
-def divergences(record: Speed) -> Section | None:
+def divergences(record: Speed | Accepted) -> Section | None:
     """Where the answers of a pair part, and how undecided the target was there."""
     if not record.divergences:
         return None

@@ -63,6 +63,33 @@ class TransformersTarget:
         for tap in self.taps:
             layers[tap].register_forward_hook(self._hook(tap))
 
+    @property
+    def architecture(self) -> str:
+        return type(self._model).__name__
+
+    @property
+    def device_name(self) -> str:
+        """torch's name of the device, and a GPU's own."""
+        device = self._embedding.device
+        return f"{device} {self._torch.cuda.get_device_name(device)}" if device.type == "cuda" else str(device)
+
+    @property
+    def kernel(self) -> str:
+        """Which of its kernels torch takes on this processor."""
+        return str(self._torch.backends.cpu.get_cpu_capability())
+
+    @property
+    def ends(self) -> frozenset[int]:
+        """Tokens that end a text, as the model's generation config states them."""
+        stated = self._model.generation_config.eos_token_id
+        return frozenset([stated] if isinstance(stated, int) else stated or ())
+
+    def use_threads(self, threads: int | None) -> int:
+        """Sets torch's threads where asked, and returns how many there are."""
+        if threads is not None:
+            self._torch.set_num_threads(threads)
+        return int(self._torch.get_num_threads())
+
     @classmethod
     def open(cls, folder: Path, taps: Sequence[int] = (), *, device: str = "cpu", dtype: str = "float32") -> Self:
         """A folder with config.json and safetensors; no code of it runs, nothing is unpickled, nothing is fetched.
@@ -81,11 +108,12 @@ class TransformersTarget:
             ) from None
         try:
             with _quiet(transformers):
-                model = transformers.AutoModelForCausalLM.from_pretrained(
+                found: Any = transformers.AutoModelForCausalLM.from_pretrained(
                     str(folder), dtype=getattr(torch, dtype), use_safetensors=True, trust_remote_code=False,
                     local_files_only=True, attn_implementation="sdpa",
+                    output_loading_info=True,
                 )  # fmt: skip
-        except (OSError, ValueError, KeyError, ImportError, RuntimeError) as error:
+        except Exception as error:  # transformers and safetensors raise what they like on a spoiled folder
             raise Refused(
                 Refusal(
                     "target.unreadable", str(folder), str(error).split("\n")[0][:300],
@@ -93,6 +121,15 @@ class TransformersTarget:
                     "transformers cannot load the target; take it from its repository again.",
                 )
             ) from error  # fmt: skip
+        model, loaded = found
+        if missing := sorted(loaded["missing_keys"]):
+            # transformers fills them with random numbers, and goes on.
+            raise Refused(
+                Refusal(
+                    "target.weights_missing", str(folder), missing[:8], "every weight that config.json asks for",
+                    f"{len(missing)} weights are not in the folder; take the target from its repository again.",
+                )
+            )  # fmt: skip
         return cls(_on(model, device), taps, str(folder))
 
     def prefill(self, tokens: Sequence[int]) -> Rows:

@@ -1,0 +1,197 @@
+"""Acceptance of a DFlash draft on a Hugging Face target, by the mill's own greedy loop: no vendor's runtime is needed.
+
+Every prompt is decoded twice, by the loop and by the target alone one row a pass, so that losslessness is shown and not
+assumed. Where the two texts part, `lossless` says why: the prefix is evaluated once more as one prompt.
+"""
+
+import sys
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from draftmill import __version__
+from draftmill.dflash.forward import Draft, WindowRule
+from draftmill.dflash.proposer import DFlashProposer, check_target
+from draftmill.measurement.device.memory import memory_rise, read_memory, settled_memory
+from draftmill.measurement.device.profiles import Device
+from draftmill.measurement.loop_prompts import encode
+from draftmill.measurement.lossless import classify, first_difference
+from draftmill.measurement.machine import read_machine
+from draftmill.measurement.prompts import Prompt
+from draftmill.measurement.record import (
+    WITH_DRAFT,
+    Accepted,
+    Divergence,
+    LoopOptions,
+    Memory,
+    Prompted,
+    Ran,
+    Setup,
+    Texts,
+)
+from draftmill.measurement.servers.live_process import file_digest
+from draftmill.measurement.subject import Encoded, describe_folder, digest_of
+from draftmill.outcome import Refusal, Refused
+from draftmill.progress import Progress, silent
+from draftmill.speculation.greedy import decode
+from draftmill.speculation.regime import Regime
+from draftmill.speculation.target import Target
+from draftmill.speculation.trace import Acceptance, Trace
+
+if TYPE_CHECKING:
+    from draftmill.speculation.transformers_target import TransformersTarget
+
+PROVIDER = "transformers"
+Form = Literal["auto", "chat", "raw"]
+
+
+def measure_by_loop(
+    target_folder: Path,
+    draft_folder: Path,
+    prompts: Sequence[Prompt],
+    options: LoopOptions,
+    *,
+    device: Device,
+    run: str,
+    budget: int,
+    threads: int | None,
+    form: Form,
+    near_tie: float,
+    progress: Progress = silent,
+) -> Accepted:
+    """A trace a prompt. Raises Refused (`Draft.open`, `TransformersTarget.open`, `check_target`, measurement.context),
+    BadConfiguration, OSError."""
+    from draftmill.speculation.transformers_target import TransformersTarget
+
+    started = datetime.now(UTC).isoformat(timespec="seconds")
+    before = read_memory(device)
+    with Draft.open(
+        draft_folder, packed=options.packed, causal=options.causal, window_rule=options.window_rule
+    ) as draft:
+        progress("loading the target", 0, 1)
+        target = TransformersTarget.open(
+            target_folder, draft.config.target_layer_ids, device=options.torch_device, dtype=options.dtype
+        )
+        check_target(draft.config, target, str(target_folder))
+        threads = target.use_threads(threads)
+        encoded, chat = encode(target_folder, prompts, form)
+        proposer = DFlashProposer(draft, target)
+        _require_room(encoded, target, budget + proposer.n_max + 1)
+        traces, texts = _decode_all(target, proposer, encoded, budget, target.ends, options.fallback, progress)
+        files = describe_folder(target_folder, target.architecture), describe_folder(draft_folder, _name_of(draft))
+        divergences = _divergences(target, encoded, texts, near_tie)
+        config = draft.config
+    after = settled_memory(device, before)
+    build = f"torch {version('torch')}, transformers {version('transformers')}, draftmill {__version__}"
+    regime = Regime(
+        drafter=files[1].sha256, target=files[0].sha256, route="token-exact", spec_type=_spec_type(draft, options),
+        n_max=proposer.n_max, n_min=None, p_min=None, fallback=options.fallback, block=config.block_size,
+        budget=budget, prompts=digest_of(encoded), temperature=0.0, seed=None, backend=PROVIDER,
+        device=target.device_name, threads=threads, target_kv=f"{options.dtype}/{options.dtype}",
+        drafter_kv="float32/float32", build=build, kernel=target.kernel,
+    )  # fmt: skip
+    ran = Ran(
+        provider=PROVIDER, executable=str(Path(sys.executable).resolve()), digest=file_digest(Path(sys.executable)),
+        build=build, libraries=(), devices=(target.device_name,), nodes=(), variant=target.kernel,
+        arguments=tuple(sys.argv), environment={},
+    )  # fmt: skip
+    return Accepted(
+        run=run,
+        started=started,
+        tool=f"draftmill {__version__}",
+        target=files[0],
+        draft=files[1],
+        pairing=tuple(f"{remark.where}: {remark.sentence}" for remark in config.remarks),
+        regime=regime,
+        setup=Setup(
+            device=device.name, together=True, block=1, warm_up=0, chat=chat, context=target.context or 0,
+            near_tie=near_tie,
+        ),
+        machine=read_machine(),
+        memory=Memory(before=before, after=after, remarks=memory_rise(before, after)),
+        prompts=tuple(Prompted(name=each.name, kind=each.kind, tokens=len(each.tokens)) for each in encoded),
+        ran={WITH_DRAFT: ran},
+        remarks=(),
+        acceptance=Acceptance(regime=regime, answers=tuple(traces)),
+        silence=None,
+        texts=tuple(texts),
+        divergences=tuple(divergences),
+        loop=options,
+    )  # fmt: skip
+
+
+def _decode_all(
+    target: Target,
+    proposer: DFlashProposer,
+    encoded: Sequence[Encoded],
+    budget: int,
+    ends: frozenset[int],
+    fallback: float | None,
+    progress: Progress,
+) -> tuple[list[Trace], list[Texts]]:
+    traces, texts = [], []
+    for done, prompt in enumerate(encoded):
+        progress(f"loop: {prompt.name}", 2 * done, 2 * len(encoded))
+        found = decode(target, proposer, prompt.tokens, budget=budget, ends=ends, fallback=fallback, name=prompt.name)
+        progress(f"target alone: {prompt.name}", 2 * done + 1, 2 * len(encoded))
+        alone = decode(target, None, prompt.tokens, budget=budget, ends=ends, name=prompt.name)
+        traces.append(found.trace)
+        texts.append(Texts(prompt=prompt.name, alone=alone.tokens, with_draft=found.tokens))
+    progress("prompts", 2 * len(encoded), 2 * len(encoded))
+    return traces, texts
+
+
+def _divergences(
+    target: Target, encoded: Sequence[Encoded], texts: Sequence[Texts], near_tie: float
+) -> list[Divergence]:
+    found = []
+    for number, (prompt, text) in enumerate(zip(encoded, texts, strict=True)):
+        at = first_difference(text.alone, text.with_draft)
+        if at is None:
+            continue
+        logits = target.prefill([*prompt.tokens, *text.alone[:at]]).logits[-1]
+        best, second = (int(token) for token in np.argsort(-logits, kind="stable")[:2])
+        # The difference of two logits is that of their log-probabilities.
+        gap = float(logits[best]) - float(logits[second])
+        alone, with_draft = (tokens[at] if at < len(tokens) else None for tokens in (text.alone, text.with_draft))
+        kind = classify(gap, best, with_draft, near_tie)
+        found.append(
+            Divergence(
+                prompt=prompt.name, pair=number, position=at, alone=alone, with_draft=with_draft, best=best, gap=gap,
+                kind=kind,
+            )
+        )  # fmt: skip
+    return found
+
+
+def _require_room(encoded: Sequence[Encoded], target: "TransformersTarget", needed: int) -> None:
+    refusals = [
+        Refusal(
+            "measurement.context", prompt.name, len(prompt.tokens) + needed, target.context,
+            "prompt, budget and drafts do not fit the target's positions: give a smaller budget, or drop the prompt",
+        )
+        for prompt in encoded
+        if target.context is not None and len(prompt.tokens) + needed > target.context
+    ]  # fmt: skip
+    if refusals:
+        raise Refused(*refusals)
+
+
+def _name_of(draft: Draft) -> str:
+    return "DFlashDraftModel" if draft.config.generation == 1 else "DFlash2DraftModel"
+
+
+def _spec_type(draft: Draft, options: LoopOptions) -> str:
+    """The engine's word, with all that changes the drafts: the loop is the engine here."""
+    parts: list[Any] = ["dflash" if draft.config.generation == 1 else "dflash2"]
+    if options.window_rule != WindowRule.EXCLUSIVE:
+        parts.append(f"window {options.window_rule}")
+    if options.causal is not None:
+        parts.append("causal" if options.causal else "non-causal")
+    if options.packed:
+        parts.append("packed weights")
+    return ", ".join(parts)
