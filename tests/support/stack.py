@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import sysconfig
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -26,6 +27,7 @@ ROOT = Path(__file__).resolve().parents[2]
 COMPOSE = Path(compose.__file__).with_name("docker-compose")
 """The real program: the package's own script for it ends with 0 whatever happened."""
 ENDED = ("COMPLETED", "FAILED", "CRASHED", "CANCELLED")
+LOST_AFTER_S = 75
 SECRETS = ("postgres_password", "prefect_auth", "store_credentials", "hf_token")
 
 
@@ -166,7 +168,7 @@ def running_stack(folder: Path, client: docker.DockerClient, *, hub: str, config
         "DRAFTMILL_CONFIG": config,
         "DRAFTMILL_PREFECT_PORT": prefect_port,
         "DRAFTMILL_S3_PORT": s3_port,
-        "DRAFTMILL_LOST_AFTER_S": 45,
+        "DRAFTMILL_LOST_AFTER_S": LOST_AFTER_S,
         "DRAFTMILL_IMAGES": "jobs",
         "DRAFTMILL_CRON": "30 2 29 2 *",
         "HF_ENDPOINT": hub,
@@ -175,7 +177,8 @@ def running_stack(folder: Path, client: docker.DockerClient, *, hub: str, config
         file.writelines(f"{name}={text}\n" for name, text in settings.items())
     try:
         started = time.monotonic()
-        subprocess.run([ROOT / ".ci" / "stack" / "images"], check=True)
+        weed = Path(sysconfig.get_path("scripts")) / "weed"
+        subprocess.run([ROOT / ".ci" / "stack" / "images"], env=os.environ | {"WEED": str(weed)}, check=True)
         stack.seconds["bases"] = time.monotonic() - started
         stack.compose("build", "worker")
         stack.seconds["build"] = time.monotonic() - started
