@@ -111,9 +111,9 @@ def test_a_signature_of_the_stock_tool_verifies_here(tmp_path: Path, pair: KeyPa
     store = LocalStore(tmp_path / "store")
     manifest = publish_drafter(store, tmp_path / "source", files=contents(size=1000))
     folder = Path(store.where(manifest.folder))
-    signature: list[str | Path] = ["--signature", folder / "model.sig"]
-    assert stock_command("sign", "key", folder, *signature, "--private_key", pair.private) == 0
-    assert stock_command("verify", "key", folder, *signature, "--public_key", pair.public) == 0
+    signature = folder / "model.sig"
+    assert stock_command("sign", "key", folder, "--signature", signature, "--private_key", pair.private) == 0
+    assert stock_verifies(folder, "model.sig", pair)
     assert verify(folder, public_key=pair.public).findings == ()
     pull(store, manifest.key, tmp_path / "out", public_key=pair.public)
     assert codes(tmp_path / "out", pair) == []
