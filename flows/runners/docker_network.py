@@ -27,6 +27,8 @@ from jobs.relay import serve
 PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy")
 TRUST = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE")
 TRUST_INSIDE = "/run/certificates.pem"
+RELAYS = "DRAFTMILL_RELAYS"
+"""Environment variable: a folder with the same path on the host, where the flow itself runs in a container."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +56,11 @@ def network_for(parameters: dict[str, Any], *, allowed: bool, uid: int) -> Itera
     elif place is None:
         yield _bridge()
     else:
-        with tempfile.TemporaryDirectory(prefix="draftmill-relay-") as folder, _relay(place, Path(folder), uid):
+        shared = os.environ.get(RELAYS)
+        with (
+            tempfile.TemporaryDirectory(prefix="draftmill-relay-", dir=shared) as folder,
+            _relay(place, Path(folder), uid),
+        ):
             mount = Mount("/run/relay", folder, type="bind", read_only=True)
             yield Network(relay=f"{place[0]}:{place[1]}", mounts=[mount])
 
