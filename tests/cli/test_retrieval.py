@@ -110,6 +110,7 @@ def test_store_index_ends_with_1_when_something_cannot_be_read(store: LocalStore
     assert result.exit_code == 1
     assert "reports/measure/bad/report.json is left out" in flat(result.stderr)
     assert store.head("index.json") is not None
+    assert store.head("index.html") is not None
 
 
 def test_show_tells_origin_licence_proofs_measurements_and_history(store: LocalStore, tmp_path: Path) -> None:
