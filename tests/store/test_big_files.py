@@ -11,12 +11,13 @@ from pathlib import Path
 
 import pytest
 
+from draftmill.outcome import Temporary
 from draftmill.store.multipart import MIB
 from draftmill.store.s3 import PART_SIZE, S3Store
 from draftmill.store.unfinished import noted
 from tests.store.conftest import fresh_url, open_s3
 from tests.store.samples import BIG, digest, noise
-from tests.support.s3_servers import BUCKET, Server
+from tests.support.s3_servers import BUCKET, CuttingWire, Server
 
 GIB3 = 3 << 30
 PARTS = GIB3 // PART_SIZE
@@ -148,3 +149,23 @@ def test_an_upload_whose_writer_lives_is_left_to_it(weed: Server, tmp_path: Path
         assert store.create("big", path, sha256).created
     assert sorted(sent) == [1, 2, 3]
     assert [part["PartNumber"] for part in weed.client().list_parts(**place, UploadId=upload_id)["Parts"]] == [1]
+
+
+def test_a_cut_upload_keeps_the_parts_that_arrived_and_the_next_try_sends_the_others(
+    weed: Server, tmp_path: Path
+) -> None:
+    data = noise(BIG)  # two parts of 5 MiB, which never get through, and one of 2 MiB
+    path, sha256 = tmp_path / "big", digest(data)
+    path.write_bytes(data)
+    with CuttingWire(weed.port, after=4 << 20) as wire:
+        store = open_s3(fresh_url(weed).replace(weed.endpoint, wire.endpoint))
+        store.note_uploads(tmp_path / "notes")
+        with pytest.raises(Temporary, match="Repeat") as error:
+            store.create("big", path, sha256)
+        assert error.value.code == "store.cut"
+        assert list(store.entries("")) == []
+        wire.cuts_left = 0
+        sent = counting(store)
+        assert store.create("big", path, sha256).created
+    assert sorted(sent) == [1, 2]
+    assert b"".join(open_s3(fresh_url(weed)).client.get_object(**store.place("big"))["Body"]) == data
