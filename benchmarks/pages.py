@@ -88,7 +88,7 @@ def main() -> None:
     made = time.perf_counter() - begun
     print(f"{rows} drafters: index.json {len(index.to_bytes()) / 1e6:.1f} MB, index.html {len(page) / 1e6:.1f} MB, "
           f"made in {made:.1f} s")  # fmt: skip
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         place = Path(folder) / "index.html"
         place.write_text(page)
         with open_browser(Path(folder) / "profile") as browser:

@@ -175,10 +175,11 @@ def open_browser(profile: Path) -> Iterator[Browser]:
     os.close(commands_read)
     os.close(answers_write)
     try:
-        yield Browser(process, commands_write, answers_read)
+        browser = Browser(process, commands_write, answers_read)
+        yield browser
+        browser.call("Browser.close")
     finally:
         os.close(commands_write)
-        process.terminate()
         try:
             process.wait(10)
         except subprocess.TimeoutExpired:

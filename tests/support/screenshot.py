@@ -17,7 +17,7 @@ from tests.support.catalogue_hub import write_all, write_catalogue
 from tests.support.hub_server import misbehaving_hub
 
 IMAGES = Path(__file__).parents[2] / "docs" / "images"
-WIDTH = 1180
+WIDTH = 1280
 
 
 def run_catalogue(store: Path, folder: Path) -> None:
@@ -48,7 +48,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--store", type=Path, required=True)
     store = parser.parse_args().store.absolute()
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         run_catalogue(store, Path(folder))
         take_pictures(store / "index.html", Path(folder) / "profile")
 
