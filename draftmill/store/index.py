@@ -9,6 +9,7 @@ merges again, so that two publishers both find their rows in it.
 """
 
 import hashlib
+import json
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,8 +25,8 @@ from draftmill.store.manifest import Commit, Kind, Sha256, Strict
 from draftmill.store.reading import get
 
 NAME = "index.json"
-MOST_FINDINGS = 20
-"""Of a row; the report of a gate and the summary of a run have all."""
+MOST_FINDINGS, LONGEST_VALUE = 20, 1000
+"""Of a row, and characters; the report of a gate and the summary of a run have all."""
 
 Verdict = Literal["pass", "refused", "no verdict"]
 Count = Annotated[int, Field(ge=0)]
@@ -173,13 +174,18 @@ class Row(Strict):
 
 def reasons_of(refusals: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """`findings` and `more_findings` of a row for refusals as JSON (`Refusal.as_json`, with source and would_change
-    where a rule gives them)."""
-    shown = refusals[:MOST_FINDINGS]
+    where a rule gives them), with long values cut."""
+    shown = [{name: _short(value) for name, value in each.items()} for each in refusals[:MOST_FINDINGS]]
     known = [{name: each[name] for name in Reason.model_fields if name in each} for each in shown]
     return {
         "findings": tuple(Reason(**({"sentence": ""} | each)) for each in known),
         "more_findings": len(refusals) - len(shown),
     }
+
+
+def _short(value: Any) -> Any:
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return value if len(text) <= LONGEST_VALUE else f"{text[:LONGEST_VALUE]} ... ({len(text)} characters)"
 
 
 class Index(Strict):

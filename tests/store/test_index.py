@@ -135,6 +135,9 @@ def test_a_row_lists_its_findings_up_to_a_number_and_says_how_many_more_there_ar
     found = row(**reasons_of(refusals))
     assert [each.code for each in found.findings] == [f"x.y{n}" for n in range(20)]
     assert (found.more_findings, found.findings[3].measured, found.findings[3].expected) == (3, 3, 0)
+    names = ["x" * 98] * 40  # 102 characters each, with quotes, comma and space
+    [long] = row(**reasons_of([{**refusals[0], "measured": names}])).findings
+    assert long.measured == f"{json.dumps(names)[:1000]} ... (4080 characters)"
 
 
 def test_racing_writers_find_all_their_rows_in_it(store: Store) -> None:
