@@ -28,7 +28,8 @@ from tests.store.disks import disk, enlarge
 from tests.store.drafters import MIB, contents, publish_drafter, refused_row
 from tests.store.samples import BIG, FOLDER, Publication, contents_of, digest, noise, publication
 from tests.support import s3_servers
-from tests.support.s3_servers import BUCKET, Server, Session, session_of
+from tests.support.s3_servers import BUCKET, Server
+from tests.support.s3_sessions import Session, session_of
 
 MANIFEST = f"{FOLDER}/manifest.json"
 ALL_PROMISES = Promises(conditional_complete=True, conditional_replace=True, checksums=True, metadata=True)
@@ -50,7 +51,7 @@ def check_completes(store: Store, sample: Publication) -> None:
 
 @pytest.fixture
 def session(weed: Server, monkeypatch: pytest.MonkeyPatch) -> Session:
-    found = session_of(weed)
+    found = session_of(weed.endpoint)
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", found.access_key)
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", found.secret_key)
     monkeypatch.setenv("AWS_SESSION_TOKEN", found.token)

