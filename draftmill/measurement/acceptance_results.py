@@ -57,7 +57,8 @@ def _said(lossless: Lossless | None, texts: int) -> str:
     if lossless is None:
         return ""
     if lossless == "identical":
-        return f"; every one of {texts} texts is the target's own greedy text, token for token"
+        whose = "the text is" if texts == 1 else f"all {texts} texts are"
+        return f"; {whose} the target's own greedy text, token for token"
     return f"; {lossless}"
 
 

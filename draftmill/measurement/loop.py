@@ -4,16 +4,19 @@ Every prompt is decoded twice, by the loop and by the target alone one row a pas
 assumed. Where the two texts part, `lossless` says why: the prefix is evaluated once more as one prompt.
 """
 
+import gc
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Literal
 
 import numpy as np
 
 from draftmill import __version__
+from draftmill.dflash.config import DraftConfig
 from draftmill.dflash.forward import Draft, WindowRule
 from draftmill.dflash.proposer import DFlashProposer, check_target
 from draftmill.measurement.device.memory import memory_rise, read_memory, settled_memory
@@ -42,11 +45,25 @@ from draftmill.speculation.regime import Regime
 from draftmill.speculation.target import Target
 from draftmill.speculation.trace import Acceptance, Trace
 
-if TYPE_CHECKING:
-    from draftmill.speculation.transformers_target import TransformersTarget
-
 PROVIDER = "transformers"
 Form = Literal["auto", "chat", "raw"]
+
+
+@dataclass(frozen=True)
+class _Ran:
+    """What is left when the models are gone from memory."""
+
+    encoded: list[Encoded]
+    chat: bool
+    traces: list[Trace]
+    texts: list[Texts]
+    divergences: list[Divergence]
+    config: DraftConfig
+    architecture: str
+    context: int | None
+    threads: int
+    device: str
+    kernel: str
 
 
 def measure_by_loop(
@@ -65,63 +82,122 @@ def measure_by_loop(
 ) -> Accepted:
     """A trace a prompt. Raises Refused (`Draft.open`, `TransformersTarget.open`, `check_target`, measurement.context),
     BadConfiguration, OSError."""
-    from draftmill.speculation.transformers_target import TransformersTarget
-
     started = datetime.now(UTC).isoformat(timespec="seconds")
     before = read_memory(device)
-    with Draft.open(
-        draft_folder, packed=options.packed, causal=options.causal, window_rule=options.window_rule
-    ) as draft:
-        progress("loading the target", 0, 1)
-        target = TransformersTarget.open(
-            target_folder, draft.config.target_layer_ids, device=options.torch_device, dtype=options.dtype
-        )
-        check_target(draft.config, target, str(target_folder))
-        threads = target.use_threads(threads)
-        encoded, chat = encode(target_folder, prompts, form)
-        proposer = DFlashProposer(draft, target)
-        _require_room(encoded, target, budget + proposer.n_max + 1)
-        traces, texts = _decode_all(target, proposer, encoded, budget, target.ends, options.fallback, progress)
-        files = describe_folder(target_folder, target.architecture), describe_folder(draft_folder, _name_of(draft))
-        divergences = _divergences(target, encoded, texts, near_tie)
-        config = draft.config
+    found = _run(target_folder, draft_folder, prompts, options, budget, threads, form, near_tie, progress)
+    gc.collect()
     after = settled_memory(device, before)
+    config = found.config
+    target = describe_folder(target_folder, found.architecture)
+    draft = describe_folder(draft_folder, "DFlashDraftModel" if config.generation == 1 else "DFlash2DraftModel")
     build = f"torch {version('torch')}, transformers {version('transformers')}, draftmill {__version__}"
     regime = Regime(
-        drafter=files[1].sha256, target=files[0].sha256, route="token-exact", spec_type=_spec_type(draft, options),
-        n_max=proposer.n_max, n_min=None, p_min=None, fallback=options.fallback, block=config.block_size,
-        budget=budget, prompts=digest_of(encoded), temperature=0.0, seed=None, backend=PROVIDER,
-        device=target.device_name, threads=threads, target_kv=f"{options.dtype}/{options.dtype}",
-        drafter_kv="float32/float32", build=build, kernel=target.kernel,
-    )  # fmt: skip
-    ran = Ran(
-        provider=PROVIDER, executable=str(Path(sys.executable).resolve()), digest=file_digest(Path(sys.executable)),
-        build=build, libraries=(), devices=(target.device_name,), nodes=(), variant=target.kernel,
-        arguments=tuple(sys.argv), environment={},
-    )  # fmt: skip
+        drafter=draft.sha256,
+        target=target.sha256,
+        route="token-exact",
+        spec_type=_spec_type(config, options),
+        n_max=config.block_size - 1,
+        n_min=None,
+        p_min=None,
+        fallback=options.fallback,
+        block=config.block_size,
+        budget=budget,
+        prompts=digest_of(found.encoded),
+        temperature=0.0,
+        seed=None,
+        backend=PROVIDER,
+        device=found.device,
+        threads=found.threads,
+        target_kv=f"{options.dtype}/{options.dtype}",
+        drafter_kv="float32/float32",
+        build=build,
+        kernel=found.kernel,
+    )
     return Accepted(
         run=run,
         started=started,
         tool=f"draftmill {__version__}",
-        target=files[0],
-        draft=files[1],
+        target=target,
+        draft=draft,
         pairing=tuple(f"{remark.where}: {remark.sentence}" for remark in config.remarks),
         regime=regime,
         setup=Setup(
-            device=device.name, together=True, block=1, warm_up=0, chat=chat, context=target.context or 0,
+            device=device.name,
+            together=True,
+            block=1,
+            warm_up=0,
+            chat=found.chat,
+            context=found.context or 0,
             near_tie=near_tie,
         ),
         machine=read_machine(),
         memory=Memory(before=before, after=after, remarks=memory_rise(before, after)),
-        prompts=tuple(Prompted(name=each.name, kind=each.kind, tokens=len(each.tokens)) for each in encoded),
-        ran={WITH_DRAFT: ran},
+        prompts=tuple(Prompted(name=each.name, kind=each.kind, tokens=len(each.tokens)) for each in found.encoded),
+        ran={WITH_DRAFT: _what_ran(build, found)},
         remarks=(),
-        acceptance=Acceptance(regime=regime, answers=tuple(traces)),
+        acceptance=Acceptance(regime=regime, answers=tuple(found.traces)),
         silence=None,
-        texts=tuple(texts),
-        divergences=tuple(divergences),
+        texts=tuple(found.texts),
+        divergences=tuple(found.divergences),
         loop=options,
-    )  # fmt: skip
+    )
+
+
+def _run(
+    target_folder: Path,
+    draft_folder: Path,
+    prompts: Sequence[Prompt],
+    options: LoopOptions,
+    budget: int,
+    threads: int | None,
+    form: Form,
+    near_tie: float,
+    progress: Progress,
+) -> _Ran:
+    from draftmill.speculation.transformers_target import TransformersTarget
+
+    with Draft.open(
+        draft_folder, packed=options.packed, causal=options.causal, window_rule=options.window_rule
+    ) as draft:
+        progress("loading the target", 0, 2 * len(prompts))
+        target = TransformersTarget.open(
+            target_folder, draft.config.target_layer_ids, device=options.torch_device, dtype=options.dtype
+        )
+        check_target(draft.config, target, str(target_folder))
+        used_threads = target.use_threads(threads)
+        encoded, chat = encode(target_folder, prompts, form)
+        proposer = DFlashProposer(draft, target)
+        _require_room(encoded, target.context, budget + proposer.n_max + 1)
+        traces, texts = _decode_all(target, proposer, encoded, budget, target.ends, options.fallback, progress)
+        return _Ran(
+            encoded=encoded,
+            chat=chat,
+            traces=traces,
+            texts=texts,
+            divergences=_divergences(target, encoded, texts, near_tie),
+            config=draft.config,
+            architecture=target.architecture,
+            context=target.context,
+            threads=used_threads,
+            device=target.device_name,
+            kernel=target.kernel,
+        )
+
+
+def _what_ran(build: str, found: _Ran) -> Ran:
+    program = Path(sys.executable).resolve()
+    return Ran(
+        provider=PROVIDER,
+        executable=str(program),
+        digest=file_digest(program),
+        build=build,
+        libraries=(),
+        devices=(found.device,),
+        nodes=(),
+        variant=found.kernel,
+        arguments=tuple(sys.argv),
+        environment={},
+    )
 
 
 def _decode_all(
@@ -168,26 +244,25 @@ def _divergences(
     return found
 
 
-def _require_room(encoded: Sequence[Encoded], target: "TransformersTarget", needed: int) -> None:
+def _require_room(encoded: Sequence[Encoded], context: int | None, needed: int) -> None:
     refusals = [
         Refusal(
-            "measurement.context", prompt.name, len(prompt.tokens) + needed, target.context,
+            "measurement.context",
+            prompt.name,
+            len(prompt.tokens) + needed,
+            context,
             "prompt, budget and drafts do not fit the target's positions: give a smaller budget, or drop the prompt",
         )
         for prompt in encoded
-        if target.context is not None and len(prompt.tokens) + needed > target.context
-    ]  # fmt: skip
+        if context is not None and len(prompt.tokens) + needed > context
+    ]
     if refusals:
         raise Refused(*refusals)
 
 
-def _name_of(draft: Draft) -> str:
-    return "DFlashDraftModel" if draft.config.generation == 1 else "DFlash2DraftModel"
-
-
-def _spec_type(draft: Draft, options: LoopOptions) -> str:
+def _spec_type(config: DraftConfig, options: LoopOptions) -> str:
     """The engine's word, with all that changes the drafts: the loop is the engine here."""
-    parts: list[Any] = ["dflash" if draft.config.generation == 1 else "dflash2"]
+    parts = ["dflash" if config.generation == 1 else "dflash2"]
     if options.window_rule != WindowRule.EXCLUSIVE:
         parts.append(f"window {options.window_rule}")
     if options.causal is not None:
