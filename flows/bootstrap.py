@@ -26,7 +26,8 @@ def main() -> None:
     pool = os.environ["DRAFTMILL_POOL"]
     make_pool(pool)
     deploy(os.environ["DRAFTMILL_DEPLOYMENTS"])
-    watch_heartbeats(timedelta(seconds=float(os.environ["DRAFTMILL_LOST_AFTER_S"])))
+    if lost_after := os.environ["DRAFTMILL_LOST_AFTER_S"]:  # a device host leaves it to the server's
+        watch_heartbeats(timedelta(seconds=float(lost_after)))
     prepare_store(os.environ["DRAFTMILL_STORE"])
 
 

@@ -17,7 +17,8 @@ def main() -> None:
     for name in sweep(client, worker):
         say(f"removed the container {name}, which was left behind")
     names = os.environ["DRAFTMILL_IMAGES"].split()
-    say(f"images: {', '.join(names)}; built where they are missing or of another source, which takes minutes")
+    if names:
+        say(f"images: {', '.join(names)}; built where they are missing or of another source, which takes minutes")
     for tag, identity in build_images(client, names).items():
         say(f"{tag} is {identity}")
     options = ["--pool", os.environ["DRAFTMILL_POOL"], "--type", "process", "--limit", os.environ["DRAFTMILL_LIMIT"]]
