@@ -8,5 +8,5 @@ compile --extra pipeline --extra dev pyproject.toml -o requirements/dev.txt
 compile --extra pipeline pyproject.toml -c requirements/dev.txt -o requirements/pipeline.txt
 compile --extra engine pyproject.toml -c requirements/dev.txt -o requirements/jobs.txt
 compile requirements/build.in -c requirements/dev.txt -o requirements/build.txt
-compile requirements/stock.in -c requirements/dev.txt -o requirements/stock.txt
+compile requirements/target.in -c requirements/dev.txt -o requirements/target.txt
 compile --no-deps requirements/inputs.in -o requirements/inputs.txt

@@ -2,8 +2,7 @@
 
 `python -m tests.support.stock` prepares both below .mill/stock (MILL_STATE moves .mill), once:
 
-* converter: from the hash-pinned sdist of llama-cpp-python, with an environment of its own (requirements/stock.txt and
-  torch);
+* converter: from the hash-pinned sdist of llama-cpp-python; what it imports is in the environment of the tests;
 * llama-quantize: what DRAFTMILL_LLAMA_QUANTIZE names, the one on PATH, or Debian's llama.cpp-tools unpacked into a
   private prefix together with the C library it was built for, so that it runs on an older Debian, not installed.
 
@@ -11,6 +10,7 @@ A test that cannot have one is skipped with the reason, or fails when DRAFTMILL_
 """
 
 import fcntl
+import importlib.util
 import json
 import os
 import shlex
@@ -27,14 +27,11 @@ from typing import TypeVar
 
 import pytest
 
-from draftmill.digest import sha256_file
 from draftmill.measurement.servers.providers import Provider, llama_server
 from draftmill.outcome import Unavailable
 
 ROOT = Path(__file__).resolve().parents[2]
 STOCK = Path(os.environ.get("MILL_STATE", ROOT / ".mill")) / "stock"
-LOCK = ROOT / "requirements" / "stock.txt"
-TORCH = "torch==2.13.0"
 SDIST = "llama_cpp_python==0.3.36"
 SDIST_SHA256 = "832db0699007f1be95a7e41ef12e88926b02ba836461e36a36372db2760c1a2e"
 CONVERTER_PARTS = ("convert_hf_to_gguf.py", "conversion/", "gguf-py/")
@@ -120,13 +117,12 @@ def _or_skip(prepare: Callable[[], T]) -> T:
 def prepare_converter() -> StockConverter:
     """Raises Unavailable where a part cannot be had."""
     home = STOCK / "converter"
-    converter = StockConverter(home / "venv" / "bin" / "python", home / "llama.cpp" / "convert_hf_to_gguf.py")
-    with _once(home, f"{SDIST_SHA256} {sha256_file(LOCK)} {TORCH}") as missing:
+    converter = StockConverter(Path(sys.executable), home / "llama.cpp" / "convert_hf_to_gguf.py")
+    if importlib.util.find_spec("torch") is None or importlib.util.find_spec("transformers") is None:
+        raise Unavailable("the converter needs torch and transformers: ./mill test brings them")
+    with _once(home, SDIST_SHA256) as missing:
         if missing:
-            _run(sys.executable, "-m", "venv", home / "venv")
             pip = (converter.python, "-m", "pip", "--disable-pip-version-check", "-q")
-            _run(*pip, "install", "--require-hashes", "-r", LOCK)
-            _run(*pip, "install", TORCH)
             with tempfile.TemporaryDirectory() as folder:
                 pin = Path(folder) / "sdist.txt"
                 pin.write_text(f"{SDIST} --hash=sha256:{SDIST_SHA256}\n")
