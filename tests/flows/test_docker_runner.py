@@ -396,3 +396,20 @@ def test_the_sweep_takes_what_is_past_its_deadline_or_without_an_owner(
         assert (container.name in docker_engine.sweep(engine, "sweeper")) == goes
     finally:
         docker_engine.remove(container)
+
+
+def test_a_runner_that_is_stopped_removes_its_containers_and_starts_none(
+    engine: docker.DockerClient, runner: DockerRunner, probe: Probe, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    def stop_when_asleep(event: dict[str, Any]) -> None:
+        threading.Thread(target=runner.stop).start()
+
+    started = time.monotonic()
+    result = probe("sleep", events=stop_when_asleep)
+    assert (result.outcome, result.error_code) == ("failed", "stopped")
+    assert time.monotonic() - started < 30, "far less than the ten minutes of its sleep"
+    label = f"draftmill.run={request.node.name}"
+    assert engine.containers.list(all=True, filters={"label": label}) == []
+    (tmp_path / "job" / "request.json").unlink()
+    (tmp_path / "job").rename(tmp_path / "stopped")
+    assert probe("report").error_code == "stopped"
