@@ -12,7 +12,7 @@ from fnmatch import fnmatchcase
 from functools import cached_property
 from typing import Any
 
-from draftmill.ahead import ahead
+from draftmill.ahead import Ahead
 from draftmill.catalogue.catalogue import Catalogue
 from draftmill.catalogue.classify import classify
 from draftmill.catalogue.evidence import Evidence, look
@@ -179,11 +179,11 @@ class Planner:
         authors = [name for name in self.catalogue.authors if _may_have(name, self._only)]
         missing = {repo for repo in self.catalogue.drafters if fnmatchcase(repo, self._only)}
         # The hub works on its next page while this one is looked through, and on the next authors.
-        lists = deque(ahead(list_author(author, self._source), PAGES) for author in authors[:LISTS])
+        lists = deque(Ahead(list_author(author, self._source), PAGES) for author in authors[:LISTS])
         for number in range(len(authors)):
             progress("authors listed", number, len(authors))
             if number + LISTS < len(authors):
-                lists.append(ahead(list_author(authors[number + LISTS], self._source), PAGES))
+                lists.append(Ahead(list_author(authors[number + LISTS], self._source), PAGES))
             for listed in lists.popleft():
                 wanted = listed.repo in missing or self.catalogue.family_by_name(listed.repo)
                 missing.discard(listed.repo)

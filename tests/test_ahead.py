@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from draftmill.ahead import ahead
+from draftmill.ahead import Ahead
 
 
 def test_items_come_in_their_order_and_no_more_than_asked_for_are_held() -> None:
@@ -17,7 +17,7 @@ def test_items_come_in_their_order_and_no_more_than_asked_for_are_held() -> None
             made.append(number)
             yield number
 
-    items = ahead(count(), 5)
+    items = Ahead(count(), 5)
     time.sleep(0.1)
     # Five are held, and one waits to be.
     assert len(made) == 6
@@ -29,16 +29,18 @@ def test_an_error_comes_where_it_was_raised() -> None:
         yield 1
         raise ValueError("no more")
 
-    items = ahead(break_off(), 5)
+    items = Ahead(break_off(), 5)
     assert next(items) == 1
     with pytest.raises(ValueError, match="no more"):
         next(items)
 
 
-def test_a_caller_that_stops_early_leaves_no_thread() -> None:
-    items = ahead(iter(int, 1), 2)
-    assert next(items) == 0
-    items.close()  # type: ignore[attr-defined]
+def test_whoever_stops_early_or_never_begins_leaves_no_thread() -> None:
+    closed, dropped = Ahead(iter(int, 1), 2), Ahead(iter(int, 1), 2)
+    assert next(closed) == 0
+    closed.close()
+    assert list(closed) == []
+    del dropped
     deadline = time.monotonic() + 5
     while any(thread.name == "ahead" for thread in threading.enumerate()) and time.monotonic() < deadline:
         time.sleep(0.02)
