@@ -10,6 +10,7 @@ import os
 import re
 import shutil
 import subprocess
+import uuid
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -136,7 +137,8 @@ def _build_with_versions(client: docker.DockerClient, image: Image, progress: Pr
         "REVISION": _revision(image),
         "SOURCE": _origin(),
     }
-    plain = f"draftmill/{image.name}:building"
+    # A name of its own: another who builds on this engine may have other locks, as a worker in a container.
+    plain = f"draftmill/{image.name}:building-{uuid.uuid4().hex[:12]}"
     build = builder(client, ROOT)
 
     def make(tag: str, progress: Progress) -> None:
