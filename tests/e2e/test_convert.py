@@ -3,26 +3,45 @@
 import json
 import shlex
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from draftmill.gguf.header import map_tensor, read_header
-from tests.e2e.mill import DONOR, DRAFT, PLAIN, MillMaker, jobs_run, published_files, write_tiny
+from tests.e2e.mill import DONOR, DRAFT, PLAIN, Mill, MillMaker, jobs_run, published_files, write_tiny
 from tests.support.keys import key_pair
 from tests.support.stock import llama_quantize, stock_converter
 
+QUANTS = ("--quant", "Q4_K_M", "--quant", "Q8_0")
+
+
+@pytest.fixture(scope="module")
+def published(tmp_path_factory: pytest.TempPathFactory, hub: str, prefect_state: Path) -> tuple[Mill, dict[str, Any]]:
+    """One conversion, and how it ended. Its work folder spares others what they share with it; its store stays so."""
+    root = tmp_path_factory.mktemp("published")
+    here = Mill(root / "work", str(root / "store"), hub)
+    code, ending, err = here.run("convert", PLAIN, *QUANTS, "--json")
+    assert (code, err) == (0, "")
+    return here, ending
+
+
+@pytest.fixture
+def further(published: tuple[Mill, dict[str, Any]], mill: MillMaker) -> Mill:
+    """The same work folder and a store of the test's own."""
+    here = mill()
+    here.work = published[0].work
+    return here
+
 
 def test_a_drafter_is_published_with_its_evidence_and_a_second_run_does_nothing(
-    mill: MillMaker, tmp_path: Path
+    published: tuple[Mill, dict[str, Any]],
 ) -> None:
-    here = mill()
-    code, ending, err = here.run("convert", PLAIN, "--quant", "Q4_K_M", "--quant", "Q8_0", "--json")
-    assert (code, err) == (0, "")
+    here, ending = published
     assert ending["kind"] == "published"
-    files = published_files(tmp_path / "store")
+    files = published_files(Path(here.store))
     models = sorted(Path(name).name for name in files if name.endswith(".gguf"))
     assert [name.rpartition("-")[2] for name in models] == ["F16.gguf", "Q4_K_M.gguf", "Q8_0.gguf"]
-    manifest = json.loads(next((tmp_path / "store").rglob("manifest.json")).read_text())
+    manifest = json.loads(next(Path(here.store).rglob("manifest.json")).read_text())
     assert manifest["source"]["repo"] == PLAIN
     assert manifest["licence"]["id"] == "Apache-2.0"
     assert any("49200" in sentence for sentence in manifest["cannot"])
@@ -31,7 +50,7 @@ def test_a_drafter_is_published_with_its_evidence_and_a_second_run_does_nothing(
     assert keys["draftmill.recipe"] == manifest["recipe"]
     assert keys["draftmill.source.commit"] == manifest["source"]["commit"]
 
-    code, again, err = here.run("convert", PLAIN, "--quant", "Q4_K_M", "--quant", "Q8_0", "--json")
+    code, again, err = here.run("convert", PLAIN, *QUANTS, "--json")
     assert (code, err) == (0, "")
     assert again["kind"] == "already published"
     assert again["manifest_at"] == ending["manifest_at"]
@@ -56,10 +75,8 @@ def test_a_repository_of_weights_alone_is_refused_until_a_donor_is_named(
     )
 
 
-def test_a_changed_question_runs_only_what_it_changes_and_explains_why(mill: MillMaker) -> None:
-    here = mill()
-    assert here.run("convert", PLAIN, "--quant", "Q8_0", "--json")[0] == 0
-    code, ending, err = here.run("convert", PLAIN, "--quant", "Q8_0", "--base", "BF16", "--json", "--explain")
+def test_a_changed_question_runs_only_what_it_changes_and_explains_why(further: Mill) -> None:
+    code, ending, err = further.run("convert", PLAIN, "--quant", "Q8_0", "--base", "BF16", "--json", "--explain")
     assert code == 0
     assert jobs_run(ending) == ["convert to BF16", "quantize to Q8_0", "check BF16", "check Q8_0"]
     assert "parameters.outtype" in err
@@ -80,18 +97,21 @@ def test_what_the_hub_does_not_have_is_a_sentence_and_not_a_traceback(mill: Mill
     assert ending["refusals"][0]["where"].startswith("tiny/No-Such-Draft")
 
 
-def test_one_recipe_gives_one_content(mill: MillMaker, tmp_path: Path) -> None:
-    contents = []
-    for name in ("one", "two"):
-        here = mill(str(tmp_path / name))
-        here.work = tmp_path / f"{name}-work"
-        assert here.run("convert", PLAIN, "--quant", "Q8_0")[0] == 0
-        contents.append({path: file.read_bytes() for path, file in published_files(tmp_path / name).items()})
-    assert contents[0] == contents[1]
+def test_one_recipe_gives_one_content(published: tuple[Mill, dict[str, Any]], mill: MillMaker) -> None:
+    other = mill()
+    assert other.run("convert", PLAIN, *QUANTS)[0] == 0
+    one, two = (
+        {path: file.read_bytes() for path, file in published_files(Path(here.store)).items()}
+        for here in (published[0], other)
+    )
+    assert one == two
+    assert len(one) > len(QUANTS)
 
 
 @pytest.mark.stock
-def test_the_stock_tools_make_the_same_tensors(mill: MillMaker, tmp_path: Path) -> None:
+def test_the_stock_tools_make_the_same_tensors(
+    published: tuple[Mill, dict[str, Any]], mill: MillMaker, tmp_path: Path
+) -> None:
     converter, quantizer = stock_converter(), tmp_path / "llama-quantize"
     quantizer.write_text(f'#!/bin/sh\nexec {shlex.join(llama_quantize())} "$@"\n')
     quantizer.chmod(0o755)
@@ -104,11 +124,10 @@ def test_the_stock_tools_make_the_same_tensors(mill: MillMaker, tmp_path: Path) 
         str(converter.python),
     )
     stock += ("--quantizer", "stock", "--llama-quantize", str(quantizer))
+    code, by_stock, err = mill().run("convert", PLAIN, "--quant", "Q4_K_M", "--json", *stock)
+    assert code == 0, (err, by_stock)
     found = []
-    for arguments in ((), stock):
-        here = mill()
-        code, ending, err = here.run("convert", PLAIN, "--quant", "Q4_K_M", "--json", *arguments)
-        assert code == 0, (err, ending)
+    for ending in (published[1], by_stock):
         place = Path(next(place for name, place in ending["places"].items() if name.endswith("Q4_K_M.gguf")))
         tensors = read_header(place).tensors.values()
         found.append({tensor.name: (tensor.type, bytes(map_tensor(place, tensor))) for tensor in tensors})
@@ -124,8 +143,8 @@ def test_wrong_usage_ends_with_2_and_before_anything_starts(mill: MillMaker) -> 
     assert not here.work.exists()
 
 
-def test_a_licence_that_contradicts_the_repository_is_refused_without_a_statement(mill: MillMaker) -> None:
-    code, ending, _ = mill().run("convert", PLAIN, "--quant", "Q8_0", "--licence", "mit", "--json")
+def test_a_licence_that_contradicts_the_repository_is_refused_without_a_statement(further: Mill) -> None:
+    code, ending, _ = further.run("convert", PLAIN, "--quant", "Q8_0", "--licence", "mit", "--json")
     assert code == 1
     assert [refusal["code"] for refusal in ending["refusals"]] == ["publish.licence_contradicts"]
 
