@@ -31,6 +31,19 @@ def check_key(key: str) -> str:
     return key
 
 
+_CONTENT_TYPES = {
+    ".html": "text/html; charset=utf-8",
+    ".json": "application/json",
+    ".md": "text/markdown; charset=utf-8",
+    ".svg": "image/svg+xml",
+}
+
+
+def content_type(key: str) -> str:
+    """What a server that gives objects to browsers says of this one: without it a page is offered for download."""
+    return _CONTENT_TYPES.get(key[key.rfind(".") :], "application/octet-stream")
+
+
 def check_prefix(prefix: str) -> None:
     """Refuses what no key can start with. "" and "models/" are prefixes, and so is "models/am"."""
     if prefix:

@@ -20,7 +20,7 @@ from draftmill.progress import Progress, silent
 from draftmill.store.bodies import Body, size_of, verified
 from draftmill.store.endings import changed, missing
 from draftmill.store.interface import Check, Creation, Entry, Head, Promises
-from draftmill.store.keys import check_key, check_prefix
+from draftmill.store.keys import check_key, check_prefix, content_type
 from draftmill.store.multipart import MIB, part_size_for, parts_of, upload
 from draftmill.store.reading import verified as verified_pieces
 from draftmill.store.s3_endings import ABSENT, CONFLICT, EXISTS, code_of, explained, named, no_bucket, status_of
@@ -94,6 +94,7 @@ class S3Store:
                     Body=data,
                     Metadata={SHA256: sha256},
                     ChecksumSHA256=checksum,
+                    ContentType=content_type(key),
                     **IF_ABSENT,
                 )
                 return answer["ETag"]
@@ -148,9 +149,14 @@ class S3Store:
         condition: dict[str, Any] = IF_ABSENT if if_match is None else {"IfMatch": if_match}
         with explained(where):
             try:
-                return self.client.put_object(**self.place(key), Body=data, Metadata={SHA256: sha256}, **condition)[
-                    "ETag"
-                ]
+                answer = self.client.put_object(
+                    **self.place(key),
+                    Body=data,
+                    Metadata={SHA256: sha256},
+                    ContentType=content_type(key),
+                    **condition,
+                )
+                return answer["ETag"]
             except ClientError as error:
                 if _exists(error) or _conflict(error) or code_of(error) in ABSENT:
                     raise changed(where) from None

@@ -3,8 +3,9 @@
 import json
 import os
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, TypeVar
 
 import typer
 from rich.console import Console
@@ -18,6 +19,7 @@ from draftmill.measurement.prompts import load_prompts, quick
 from draftmill.measurement.record import load
 from draftmill.measurement.request import AskedPrompt, MeasurementRequest, new_run
 from draftmill.outcome import BadConfiguration
+from draftmill.progress import Progress
 from draftmill.store.opening import open_store
 from draftmill.store.reading import fetch
 from flows.commands import AsJson, Explain, Runner, Store, Work, ensure_images, exit_as, jobs_of, show
@@ -27,6 +29,7 @@ from flows.display import Display, progress_of, shown
 from flows.order import Ending, Order
 from flows.prefect_server import prefect_server
 
+T = TypeVar("T")
 DRAFT_QUANT = "Q8_0"
 PAIRS, BUDGET = 6, 24
 
@@ -35,6 +38,9 @@ def demo(
     runner: Runner = "process",
     store: Store = "./mill-store",
     work: Work = Path("mill-work"),
+    measuring: Annotated[
+        bool, typer.Option("--measure/--no-measure", help="Whether what was published is then measured.")
+    ] = True,
     explain: Explain = False,
     as_json: AsJson = False,
 ) -> None:
@@ -53,12 +59,10 @@ def demo(
             "rebuild SmolLM2-135M-Instruct",
             lambda progress: smollm2.build_hub(gguf, work / "demo-hub", progress),
         )
-        pair = _made(
-            display, "widen it into a slow target", lambda progress: build_pair(gguf, work / "demo-pair", progress)
-        )
+        target = _slow_target(display, gguf, work) if measuring else None
         if runner == "docker":
             order = Order(ref=smollm2.DRAFT, runner=runner)
-            ensure_images([*jobs_of(order), ("measure_speed", {})], display)
+            ensure_images([*jobs_of(order), *([("measure_speed", {})] if measuring else [])], display)
     with serve(work / "demo-hub") as hub, prefect_server(work):
         order = Order(
             ref=smollm2.DRAFT,
@@ -69,7 +73,7 @@ def demo(
             work=work,
             hub=hub.endpoint,
         )
-        ending, measured = _run(order, pair.target, explain)
+        ending, measured = _run(order, target, explain)
     if as_json:
         report = json.loads(measured.report) if measured else None
         typer.echo(json.dumps(ending.model_dump(mode="json") | {"measurement": report}, indent=1))
@@ -81,22 +85,28 @@ def demo(
     exit_as(ending)
 
 
-def _made(display: Display, title: str, make: Any) -> Any:
+def _made(display: Display, title: str, make: Callable[[Progress], T]) -> T:
     display.started(title, "the demo's model")
     made = make(progress_of(display, title))
     display.ended(title, "ok")
     return made
 
 
-def _run(order: Order, target: Path, explain: bool) -> tuple[Ending, Any]:
-    """The conversion's ending, and the measurement's where something was published."""
+def _slow_target(display: Display, gguf: Path, work: Path) -> Path:
+    return _made(
+        display, "widen it into a slow target", lambda progress: build_pair(gguf, work / "demo-pair", progress).target
+    )
+
+
+def _run(order: Order, target: Path | None, explain: bool) -> tuple[Ending, Any]:
+    """The conversion's ending, and the measurement's where something was published and there is a target."""
     from flows.convert_model import convert_model
     from flows.measure_pair import MeasureOrder, measure_pair
 
     with shown(explain):
         state: Any = convert_model(order.model_dump(mode="json"), return_state=True)
         ending: Ending = state.result()
-        if not ending.manifest:
+        if not ending.manifest or target is None:
             return ending, None
         with tempfile.TemporaryDirectory(dir=order.work, prefix="demo-draft-") as folder:
             draft = _fetched(order.store, ending.manifest, Path(folder))

@@ -40,6 +40,22 @@ def test_the_sha256_is_lower_case_metadata_that_others_can_read(
         assert head["Metadata"] == {"sha256": expected}
 
 
+def test_pages_open_in_a_browser_and_models_do_not(weed: Server, s3_store: S3Store) -> None:
+    s3_store.create("models/o/r/index.html", b"<p>", digest(b"<p>"))
+    s3_store.replace("index.html", b"<p>", None)
+    s3_store.replace("index.json", b"{}", None)
+    s3_store.create("models/o/r/c/a.gguf", b"GGUF", digest(b"GGUF"))
+    expected = {
+        "models/o/r/index.html": "text/html; charset=utf-8",
+        "index.html": "text/html; charset=utf-8",
+        "index.json": "application/json",
+        "models/o/r/c/a.gguf": "application/octet-stream",
+    }
+    for key, kind in expected.items():
+        head = weed.client().head_object(Bucket=BUCKET, Key=f"{s3_store.prefix}/{key}")
+        assert head["ContentType"] == kind
+
+
 def test_a_file_above_the_threshold_goes_up_in_parts(weed: Server, s3_store: S3Store, tmp_path: Path) -> None:
     path, sha256 = big_file(tmp_path)
     s3_store.create("big", path, sha256)
