@@ -57,15 +57,20 @@ class Weights:
 
 
 class PackedWeights(Weights):
-    """Matrices stay packed as the container has them, and are decoded a band of tiles at a time during a product."""
+    """Matrices stay packed as the container has them, and are decoded a band of tiles at a time during a product.
 
-    BAND = 4
-    """Tile rows decoded at once, 128 rows of the matrix: at K = 2560 1.3 MB of float32, which a core's cache holds."""
+    Bands are decoded side by side, one a core, and multiplied in turn: BLAS itself works on every core.
+    """
+
+    BAND = 1 << 20
+    """Weights decoded by a core at once: 4 MiB of float32, which stays in its cache until the product has read it."""
 
     def __init__(self, source: Package, dtype: np.dtype) -> None:
         super().__init__(source, dtype)
         self._package = source
-        self._pool = ThreadPoolExecutor(os.cpu_count(), thread_name_prefix="draftmill-packed")
+        self._cores = os.cpu_count() or 1
+        self._pool = ThreadPoolExecutor(self._cores, thread_name_prefix="draftmill-packed")
+        self._bands = [np.empty(0, np.float32)] * self._cores
 
     def product(self, name: str, rows: np.ndarray) -> np.ndarray:
         located = self._package.inventory.by_name[name]
@@ -74,17 +79,24 @@ class PackedWeights(Weights):
             return super().product(name, rows)
         data = self._package.container.bytes(located.entry.name)
         out = np.empty((len(rows), encoding.rows), self.dtype)
-        for _ in self._pool.map(
-            lambda first: self._band(encoding, data, first, rows, out), range(0, encoding.rows, self.BAND * ROWS)
-        ):
-            pass
+        height = max(ROWS, self.BAND // encoding.columns // ROWS * ROWS)
+        firsts = range(0, encoding.rows, height)
+        for at in range(0, len(firsts), self._cores):
+            group = firsts[at : at + self._cores]
+            decoded = self._pool.map(
+                lambda core, first: self._decode(encoding, data, core, first, height), range(len(group)), group
+            )
+            for first, weights in zip(group, decoded, strict=True):
+                out[:, first : first + len(weights)] = rows @ weights.astype(self.dtype, copy=False).T
         return out
 
-    def _band(self, encoding: Encoding, data: np.ndarray, first: int, rows: np.ndarray, out: np.ndarray) -> None:
-        part = replace(encoding, rows=min(self.BAND * ROWS, encoding.rows - first))
+    def _decode(self, encoding: Encoding, data: np.ndarray, core: int, first: int, height: int) -> np.ndarray:
+        part = replace(encoding, rows=min(height, encoding.rows - first))
+        if self._bands[core].size < height * encoding.columns:
+            self._bands[core] = np.empty(height * encoding.columns, np.float32)
+        band = self._bands[core][: part.rows * encoding.columns].reshape(part.rows, encoding.columns)
         row = encoding.nbytes // encoding.rows
-        weights = decode(part, data[first * row : first * row + part.nbytes])
-        out[:, first : first + part.rows] = rows @ weights.astype(self.dtype, copy=False).T
+        return decode(part, data[first * row : first * row + part.nbytes], band)
 
 
 class RowExact:
