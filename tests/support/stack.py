@@ -27,7 +27,7 @@ ROOT = Path(__file__).resolve().parents[2]
 COMPOSE = Path(compose.__file__).with_name("docker-compose")
 """The real program: the package's own script for it ends with 0 whatever happened."""
 ENDED = ("COMPLETED", "FAILED", "CRASHED", "CANCELLED")
-LOST_AFTER_S = 75
+LOST_AFTER_S = 60
 SECRETS = ("postgres_password", "prefect_auth", "store_credentials", "hf_token")
 
 
