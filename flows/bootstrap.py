@@ -11,9 +11,10 @@ import time
 from datetime import timedelta
 from pathlib import Path
 
-from draftmill.outcome import BadConfiguration, MillError
+from draftmill.outcome import BadConfiguration
 from draftmill.store.opening import open_store
 from draftmill.store.probe import ready_store
+from flows.stack_program import run, say
 
 ROOT = Path(__file__).resolve().parents[1]
 LOST = "Runs without a heartbeat are marked Crashed"
@@ -42,9 +43,9 @@ def make_pool(name: str) -> None:
     with get_client(sync_client=True) as client:
         try:
             client.create_work_pool(WorkPoolCreate(name=name, type="process", base_job_template=template))
-            say(f"made the work pool {name}")
+            say("bootstrap", f"made the work pool {name}")
         except ObjectAlreadyExists:
-            say(f"the work pool {name} is there")
+            say("bootstrap", f"the work pool {name} is there")
 
 
 def deploy(file: str) -> None:
@@ -53,7 +54,7 @@ def deploy(file: str) -> None:
     done = subprocess.run(command, cwd=ROOT, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
     if done.returncode:
         raise BadConfiguration(f"{file} was not deployed:\n{done.stdout}{done.stderr}", code="bootstrap.deploy")
-    say(f"deployed {file}")
+    say("bootstrap", f"deployed {file}")
 
 
 def watch_heartbeats(lost_after: timedelta) -> None:
@@ -81,12 +82,12 @@ def watch_heartbeats(lost_after: timedelta) -> None:
     with get_client(sync_client=True) as client:
         found = client.read_automations_by_name(LOST)
         if any(a.trigger.within == lost_after and a.enabled for a in found if isinstance(a.trigger, EventTrigger)):
-            say("the automation for lost runs is there")
+            say("bootstrap", "the automation for lost runs is there")
             return
         for old in found:
             client.delete_automation(old.id)
     Automation(name=LOST, trigger=trigger, actions=[action]).create()
-    say(f"lost runs are marked Crashed {lost_after.total_seconds():g} s after their last heartbeat")
+    say("bootstrap", f"lost runs are marked Crashed {lost_after.total_seconds():g} s after their last heartbeat")
 
 
 def prepare_store(address: str) -> None:
@@ -103,7 +104,7 @@ def prepare_store(address: str) -> None:
         except ClientError as error:
             if error.response["ResponseMetadata"]["HTTPStatusCode"] == 404:
                 client.create_bucket(Bucket=bucket)
-                say(f"made the bucket {bucket}")
+                say("bootstrap", f"made the bucket {bucket}")
                 break
             if time.monotonic() > deadline:
                 break  # the probe says what is wrong
@@ -112,16 +113,8 @@ def prepare_store(address: str) -> None:
                 break
         time.sleep(1)
     ready_store(store, Path(os.environ.get("PREFECT_HOME", ".")) / "probes")
-    say(f"{store.name} keeps what publishing rests on")
-
-
-def say(sentence: str) -> None:
-    print(f"bootstrap: {sentence}", flush=True)
+    say("bootstrap", f"{store.name} keeps what publishing rests on")
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except MillError as error:
-        say(str(error))
-        sys.exit(error.exit_code)
+    run("bootstrap", main)

@@ -56,7 +56,7 @@ def composed(folder: Path, **settings: str) -> Any:
 def test_setup_writes_secrets_that_differ_and_changes_nothing_after(folder: Path) -> None:
     assert setup(folder).returncode == 0
     secrets = {path.name: path.read_text() for path in (folder / "secrets").iterdir()}
-    assert secrets.keys() == {"postgres_password", "prefect_auth", "store_credentials", "hf_token"}
+    assert secrets.keys() == {"postgres_password", "prefect_auth", "store_credentials", "hf_token", "sign_key"}
     assert stat.S_IMODE((folder / "secrets").stat().st_mode) == 0o700
     assert len(secrets["postgres_password"]) == 48
     assert setup(folder).stderr == ""

@@ -162,13 +162,7 @@ class Draft:
         self, layer: int, rows: np.ndarray, positions: np.ndarray, cache: KvCache, keep: _Keep
     ) -> np.ndarray:
         at = f"layers.{layer}.attention"
-        normed = self._norm(rows, names.layer(layer, "input_layernorm.weight"))
-        kernels = self._kernels(layer, "attention_conv", normed)
-        keep(f"{at}.normed", normed)
-        given = normed
-        if kernels:
-            given = kernels.before(normed)
-            keep(f"{at}.convolved", given)
+        given, kernels = self._given(layer, "attention", "input_layernorm", rows, keep)
         queries = self._heads(layer, "q", given, self._gemm)
         queries = rotate(queries, *self._rotation.at(positions))
         keys, values = self._pair(layer, given, positions, self._gemm)
@@ -187,13 +181,7 @@ class Draft:
 
     def _mlp(self, layer: int, rows: np.ndarray, keep: _Keep) -> np.ndarray:
         at = f"layers.{layer}.mlp"
-        normed = self._norm(rows, names.layer(layer, "post_attention_layernorm.weight"))
-        kernels = self._kernels(layer, "mlp_conv", normed)
-        keep(f"{at}.normed", normed)
-        given = normed
-        if kernels:
-            given = kernels.before(normed)
-            keep(f"{at}.convolved", given)
+        given, kernels = self._given(layer, "mlp", "post_attention_layernorm", rows, keep)
         gate = self._gemm(names.layer(layer, "mlp.gate_proj.weight"), given)
         up = self._gemm(names.layer(layer, "mlp.up_proj.weight"), given)
         with np.errstate(over="ignore"):  # exp of a very negative gate: x / inf is the 0 it should be
@@ -203,6 +191,19 @@ class Draft:
         out = kernels.after(out) if kernels else out
         keep(f"{at}.out", out)
         return out
+
+    def _given(
+        self, layer: int, sublayer: str, norm: str, rows: np.ndarray, keep: _Keep
+    ) -> tuple[np.ndarray, Kernels | None]:
+        """What a sublayer works on: the normed rows, in generation 2 convolved, and the kernels for what it gives."""
+        normed = self._norm(rows, names.layer(layer, f"{norm}.weight"))
+        keep(f"layers.{layer}.{sublayer}.normed", normed)
+        kernels = self._kernels(layer, f"{sublayer}_conv", normed)
+        if kernels is None:
+            return normed, None
+        convolved = kernels.before(normed)
+        keep(f"layers.{layer}.{sublayer}.convolved", convolved)
+        return convolved, kernels
 
     def _pair(self, layer: int, rows: np.ndarray, positions: np.ndarray, gemm: Gemm) -> tuple[np.ndarray, np.ndarray]:
         keys = rotate(self._heads(layer, "k", rows, gemm), *self._rotation.at(positions))
