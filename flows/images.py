@@ -41,16 +41,19 @@ CONTEXT = (".dockerignore", "requirements/jobs.txt", "draftmill", "jobs")
 @dataclass(frozen=True)
 class Image:
     """name: the folder below images/; public_base: what its Dockerfile builds on, by the argument base_argument;
-    debian: packages whose versions its labels state."""
+    debian: packages whose versions its labels state; packages: a further lock file that it copies; settings: build
+    arguments that variables of the environment give, argument -> variable."""
 
     name: str
     public_base: str
     debian: tuple[str, ...]
     base_argument: str = "BASE_IMAGE"
+    packages: str = ""
+    settings: tuple[tuple[str, str], ...] = ()
 
     @property
     def base(self) -> str:
-        """DRAFTMILL_JOBS_BASE, _STOCK_BASE and _MEASURE_BASE name another: a digest, a company's own, an engine's."""
+        """DRAFTMILL_JOBS_BASE, _STOCK_BASE, ... name another: a digest, a company's own, a device's engine."""
         return os.environ.get(f"DRAFTMILL_{self.name.upper()}_BASE", self.public_base)
 
     @property
@@ -61,6 +64,17 @@ class Image:
     def dockerfile(self) -> str:
         return f"images/{self.name}/Dockerfile"
 
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """Files and folders of the source that it is built from."""
+        return (self.dockerfile, *CONTEXT, *([self.packages] if self.packages else []))
+
+    @property
+    def arguments(self) -> dict[str, str]:
+        """Build arguments: the base, and the settings that are given."""
+        given = {argument: os.environ[variable] for argument, variable in self.settings if os.environ.get(variable)}
+        return {self.base_argument: self.base} | given
+
 
 JOBS = Image("jobs", "python:3.11-slim-bookworm", ("libc6", "libgomp1"))
 STOCK = Image(
@@ -69,23 +83,34 @@ STOCK = Image(
     ("libc6", "libggml0", "libllama0", "llama.cpp-tools", "python3-gguf", "python3-torch", "python3-transformers"),
 )
 MEASURE = Image("measure", JOBS.tag, ("libc6", "libgomp1"), base_argument="ENGINE")
-IMAGES = {image.name: image for image in (JOBS, STOCK, MEASURE)}
+TARGET = Image(
+    "target",
+    JOBS.tag,
+    ("libc6", "libgomp1"),
+    base_argument="BASE",
+    packages="requirements/target.txt",
+    settings=(("TORCH", "DRAFTMILL_TARGET_TORCH"), ("INDEX", "DRAFTMILL_TARGET_INDEX")),
+)
+IMAGES = {image.name: image for image in (JOBS, STOCK, MEASURE, TARGET)}
+DEFAULT = (JOBS.name, STOCK.name, MEASURE.name)
+"""What `images build` makes where none is named; torch has gigabytes, and is asked for."""
 MEASURING = frozenset({"preflight", "measure_speed", "measure_acceptance"})
 """Jobs that work on a device, in the image that has its engine."""
 
 
 def image_for(job: str, parameters: dict[str, Any]) -> Image:
-    """Stock tools live in the stock image, a device's engine in the measure image; all else runs in the jobs image."""
+    """Stock tools live in the stock image, a device's engine in the measure image, torch in the target image; all else
+    runs in the jobs image."""
     if job in MEASURING:
-        return MEASURE
+        return TARGET if (parameters.get("request") or {}).get("loop") else MEASURE
     tool = {"convert": "converter", "quantize": "quantizer"}.get(job)
     return STOCK if tool and parameters.get(tool) == "stock" else JOBS
 
 
 def source_digest(image: Image) -> str:
-    """sha256 over the name of the base, and the names and contents of all files that the image is built from."""
-    digest = hashlib.sha256(image.base.encode() + b"\0")
-    for part in (image.dockerfile, *CONTEXT):
+    """sha256 over the build arguments, and the names and contents of all files that the image is built from."""
+    digest = hashlib.sha256(canonical_json(image.arguments) + b"\0")
+    for part in image.parts:
         place = ROOT / part
         files = [place] if place.is_file() else sorted(place.rglob("*"))
         for file in files:
@@ -105,7 +130,7 @@ def is_current(client: docker.DockerClient, image: Image) -> bool:
 
 
 def build_images(
-    client: docker.DockerClient, names: Iterable[str] = tuple(IMAGES), progress: Progress = silent
+    client: docker.DockerClient, names: Iterable[str] = DEFAULT, progress: Progress = silent
 ) -> dict[str, str]:
     """Builds what is not current, one process at a time; tag -> image ID of each. Progress counts build steps.
 
@@ -132,7 +157,7 @@ def build_images(
 def _build_with_versions(client: docker.DockerClient, image: Image, progress: Progress) -> None:
     labels = {SOURCE_LABEL: source_digest(image)}
     arguments = {
-        image.base_argument: image.base,
+        **image.arguments,
         "VERSION": __version__,
         "REVISION": _revision(image),
         "SOURCE": _origin(),
@@ -197,7 +222,7 @@ def _git(*arguments: str) -> str:
 
 def _revision(image: Image) -> str:
     """The last commit that touched what the image is built from, so that others leave the image as it is."""
-    parts = (image.dockerfile, *CONTEXT)
+    parts = image.parts
     commit = _git("log", "-1", "--format=%H", "--", *parts)
     return commit + ("-dirty" if _git("status", "--porcelain", "--", *parts) else "") if commit else "unknown"
 

@@ -11,7 +11,18 @@ from draftmill.measurement.device.lock import LOCKS
 from draftmill.outcome import BadConfiguration, Temporary, Unavailable
 from flows import images
 from flows.image_builders import NotBuilt, Order, builder, by_engine
-from flows.images import JOBS, MEASURE, STOCK, VERSIONS_LABEL, Image, build_images, image_for, is_current, source_digest
+from flows.images import (
+    JOBS,
+    MEASURE,
+    STOCK,
+    TARGET,
+    VERSIONS_LABEL,
+    Image,
+    build_images,
+    image_for,
+    is_current,
+    source_digest,
+)
 from tests.support.engine import engine, jobs_image, measure_image, stock_image
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -30,12 +41,22 @@ TINY = "draftmill/tiny:test"
         ("preflight", {}, MEASURE),
         ("measure_speed", {}, MEASURE),
         ("measure_acceptance", {}, MEASURE),
+        ("measure_acceptance", {"request": {"what": "acceptance", "loop": None}}, MEASURE),
+        ("measure_acceptance", {"request": {"what": "acceptance", "loop": {"dtype": "float32"}}}, TARGET),
     ],
 )
 def test_stock_tools_and_device_work_alone_run_in_images_of_their_own(
     job: str, parameters: dict[str, Any], image: Image
 ) -> None:
     assert image_for(job, parameters) is image
+
+
+def test_another_torch_is_another_image(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = source_digest(TARGET)
+    monkeypatch.setenv("DRAFTMILL_TARGET_TORCH", "torch==2.13.0+rocm7.1")
+    assert TARGET.arguments == {"BASE": JOBS.tag, "TORCH": "torch==2.13.0+rocm7.1"}
+    assert source_digest(TARGET) != before
+    assert MEASURE.arguments == {"ENGINE": JOBS.tag}
 
 
 @pytest.fixture
