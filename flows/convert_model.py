@@ -15,7 +15,8 @@ from draftmill.catalogue.donors import donor_of
 from draftmill.gguf.mixes import MIXES
 from draftmill.gguf.naming import gguf_name
 from draftmill.gguf.quantize_native import unknown_type
-from draftmill.outcome import Refused
+from draftmill.outcome import MillError, Refused
+from draftmill.store.index_publication import index_publication
 from draftmill.store.interface import Store
 from draftmill.store.opening import open_store
 from draftmill.store.probe import ready_store
@@ -72,11 +73,23 @@ def publish(store: Store, publication: Publication) -> Published:
     return published
 
 
+@task(cache_policy=NO_CACHE, persist_result=False)
+def index(store: str, manifest_key: str) -> None:
+    """A catalogue run does it once for all it published. Where the index cannot be changed the publication stands all
+    the same, and `draftmill store index` finds it."""
+    try:
+        index_publication(open_store(store), manifest_key)
+    except MillError as error:
+        get_run_logger().warning("the index does not name this publication yet: %s", error)
+
+
 @flow(name="convert_model", persist_result=False)
 def convert_model(order: dict[str, Any]) -> State[Ending]:
     """`order` is an Order as JSON. The state's data is an `Ending`: a refusal completes, a failure raises."""
     given = Order.model_validate(order)
     ending = convert(given, make_runner(given.runner))
+    if ending.manifest_key:
+        index(given.store, ending.manifest_key)
     create_markdown_artifact(ending.markdown(), key="conversion", description=given.ref)
     return Completed(name=ending.kind.capitalize(), message=ending.sentence, data=ending)
 
@@ -183,6 +196,7 @@ def _ended(order: Order, chain: Chain, store: Store, published: Published) -> En
         ref=order.ref,
         sentence=sentence,
         manifest_at=published.where,
+        manifest_key=manifest.key,
         manifest=manifest.model_dump(mode="json"),
         places={file.path: store.where(manifest.key_of(file.path)) for file in manifest.files},
         jobs=chain.account(),

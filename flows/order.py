@@ -56,6 +56,7 @@ class Ending(BaseModel):
     ref: str
     sentence: str
     manifest_at: str | None = None
+    manifest_key: str | None = None
     manifest: dict[str, Any] | None = None
     places: dict[str, str] = {}
     refusals: list[dict[str, Any]] = []

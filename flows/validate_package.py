@@ -28,7 +28,7 @@ from draftmill.store.reading import get
 from flows.cache import JobCache
 from flows.chain import Chain, Done, Input, JobEnded, Step
 from flows.conversion_steps import Listing, Steps
-from flows.convert_model import publish, run_job
+from flows.convert_model import index, publish, run_job
 from flows.lineage import trace_lineage
 from flows.order import Order
 from flows.publication import Publication, entry_name, results_of, source_of
@@ -54,6 +54,7 @@ class Validation(BaseModel):
     ref: str
     gate: dict[str, Any]
     manifest_at: str | None = None
+    manifest_key: str | None = None
     places: dict[str, str] = {}
     jobs: list[dict[str, Any]] = []
 
@@ -76,6 +77,8 @@ def validate_package(order: dict[str, Any]) -> State[Validation]:
     `Validation`: a refused package completes, a failure raises."""
     given = Order.model_validate(order)
     ending = validate(given, make_runner(given.runner))
+    if ending.manifest_key:
+        index(given.store, ending.manifest_key)
     create_markdown_artifact(ending.markdown(), key="validation", description=given.ref)
     return Completed(name=ending.gate["verdict"].capitalize(), message=ending.sentence, data=ending)
 
@@ -183,5 +186,6 @@ def _ended(order: Order, store: Store, published: Published) -> Validation:
         ref=order.ref,
         gate=json.loads(get(store, manifest.key_of(JSON))),
         manifest_at=published.where,
+        manifest_key=manifest.key,
         places={file.path: store.where(manifest.key_of(file.path)) for file in manifest.files},
     )

@@ -50,6 +50,10 @@ def test_a_drafter_is_published_with_its_evidence_and_a_second_run_does_nothing(
     assert keys["draftmill.recipe"] == manifest["recipe"]
     assert keys["draftmill.source.commit"] == manifest["source"]["commit"]
 
+    rows = json.loads((Path(here.store) / "index.json").read_text())["rows"]
+    assert [(row["entry"], row["verdict"]) for row in rows] == [(PLAIN, "pass")]
+    assert PLAIN in (Path(here.store) / "index.html").read_text()
+
     code, again, err = here.run("convert", PLAIN, *QUANTS, "--json")
     assert (code, err) == (0, "")
     assert again["kind"] == "already published"
