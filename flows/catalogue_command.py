@@ -67,10 +67,17 @@ def discover(
     console = Console(emoji=False, soft_wrap=True, highlight=False)
     for proposal in found:
         console.print(f"[bold]{proposal.kind}[/bold] {escape(proposal.repo)}: {escape(proposal.sentence)}")
-    rows = [proposal.row for proposal in found if proposal.row]
-    if rows:
-        console.print("\nRows for the section drafters of the catalogue:\n")
-        typer.echo("\n".join(rows))
+    for heading, replaces in (
+        ("Rows to add to the section drafters of the catalogue:", False),
+        ("Rows to put in the place of those that stand; added beside them they would be given twice:", True),
+    ):
+        rows = [proposal for proposal in found if proposal.row and bool(proposal.replaces) == replaces]
+        if rows:
+            console.print(f"\n{heading}\n")
+        for each in rows:
+            if each.replaces:
+                typer.echo(f"  # replaces the row {each.replaces}")
+            typer.echo(each.row)
     if not found:
         console.print("Nothing is new, gone, renamed or re-licensed.")
 

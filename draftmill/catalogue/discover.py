@@ -9,9 +9,14 @@ licence    the card names one, and the row none
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from pathlib import Path
+from textwrap import indent
 from typing import Literal
 
+import yaml
+
 from draftmill.catalogue.catalogue import Catalogue
+from draftmill.catalogue.schema import Drafter
 from draftmill.hub.authors import Listed
 from draftmill.outcome import Refused
 from draftmill.pard.names import read_name
@@ -21,12 +26,14 @@ Kind = Literal["new", "gone", "renamed", "re-licensed", "licence"]
 
 @dataclass(frozen=True)
 class Proposal:
-    """kind: see above; sentence: what was found; row: text for the section `drafters`, "" where none is to add."""
+    """kind: see above; sentence: what was found; row: text for the section `drafters`, "" where none is to add.
+    replaces: the name of the row that stands and that `row`, which has all its other keys, takes the place of."""
 
     kind: Kind
     repo: str
     sentence: str
     row: str = ""
+    replaces: str = ""
 
 
 Family = Callable[[str], str]
@@ -63,8 +70,8 @@ def propose(
 
 
 def _renamed(catalogue: Catalogue, repo: str, name: str, why: str) -> Proposal:
-    drafter = catalogue.drafter(repo)
-    return Proposal("renamed", repo, f"now {name}: {why}", _row(name, drafter.family, drafter.licence))
+    row = _row(name, catalogue.drafter(repo), catalogue.path)
+    return Proposal("renamed", repo, f"now {name}: {why}", row, replaces=repo)
 
 
 def _new(listed: Listed, family: Family) -> Proposal:
@@ -79,7 +86,7 @@ def _new(listed: Listed, family: Family) -> Proposal:
         "new",
         listed.repo,
         f"{shown}, commit {listed.commit[:12]}{size}{gated}",
-        _row(listed.repo, shown, listed.licence),
+        _row(listed.repo, Drafter(family=shown, licence=listed.licence)),
     )
 
 
@@ -87,14 +94,21 @@ def _licence(catalogue: Catalogue, listed: Listed) -> list[Proposal]:
     drafter = catalogue.drafter(listed.repo)
     if (listed.licence or "").lower() == (drafter.licence or "").lower():
         return []
-    row = _row(listed.repo, drafter.family, listed.licence)
+    row = _row(listed.repo, drafter.model_copy(update={"licence": listed.licence}), catalogue.path)
     if not drafter.licence:
-        return [Proposal("licence", listed.repo, f"its card says {listed.licence}", row)]
+        return [Proposal("licence", listed.repo, f"its card says {listed.licence}", row, replaces=listed.repo)]
     sentence = f"its card says {listed.licence or 'nothing'}, the catalogue {drafter.licence}"
-    return [Proposal("re-licensed", listed.repo, sentence, row)]
+    return [Proposal("re-licensed", listed.repo, sentence, row, replaces=listed.repo)]
 
 
-def _row(repo: str, family: str | None, licence: str | None) -> str:
-    known = {"family": family, "licence": licence}
-    lines = [f"    {key}: {value}" for key, value in known.items() if value]
-    return "\n".join([f"  {repo}:", *lines]) if lines else f"  {repo}: {{}}"
+def _row(repo: str, drafter: Drafter, catalogue: Path | None = None) -> str:
+    """All that is known of it; files are named from the catalogue's folder, as its author does."""
+    known = drafter.model_dump(mode="json", exclude_defaults=True)
+    if catalogue and drafter.licence_files:
+        known["licence_files"] = [_from(file, catalogue.absolute().parent) for file in drafter.licence_files]
+    text = yaml.safe_dump({repo: known}, sort_keys=False, allow_unicode=True, width=100)
+    return indent(text.rstrip("\n"), "  ")
+
+
+def _from(file: Path, folder: Path) -> str:
+    return str(file.relative_to(folder) if file.is_relative_to(folder) else file)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from draftmill.catalogue.catalogue import load_catalogue
 from draftmill.catalogue.standing import Standing, update_standings
 from draftmill.hub.server import HubHandler, HubServer, serve
 from draftmill.store.opening import open_store
@@ -99,6 +100,34 @@ def test_a_renamed_drafter_is_known_by_the_hubs_redirect(place: Path) -> None:
     assert [each[:2] for each in proposals] == [("renamed", old)]
     assert proposals[0][2].startswith(f"now {new}:")
     assert proposals[0][3] == f"  {new}:\n    family: PARD\n    licence: mit"
+
+
+def test_a_known_row_is_proposed_whole_in_place_of_the_one_that_stands(place: Path) -> None:
+    (place / "LICENCE").write_text("text")
+    keys = """  tiny/PARD-One-1B:
+    family: PARD
+    licence: mit
+    donor: tiny/Donor@main
+    trained_for: [tiny/T1, tiny/T2]
+    derived_from: [tiny/Base]
+    upstream: tiny/Up
+    publish_as: tiny/Llama-One
+    licence_files: [LICENCE]
+    quants: [Q8_0]
+    note: "no: a note"
+"""
+    old = "  tiny/PARD-One-1B: {family: PARD, licence: mit}\n"
+    (place / "catalogue.yaml").write_text(CATALOGUE.replace(old, keys))
+    before = load_catalogue(place / "catalogue.yaml")
+    (place / "hub/tiny/PARD-One-1B/README.md").write_text("---\nlicense: gemma\n---\n")
+    with serve(place / "hub") as hub:
+        (proposal,) = discover(place / "catalogue.yaml", None, hub=hub.endpoint, store=str(place / "store"))
+    assert proposal.replaces == "tiny/PARD-One-1B"
+    (place / "catalogue.yaml").write_text(CATALOGUE.replace(old, proposal.row + "\n"))
+    after = load_catalogue(place / "catalogue.yaml")
+    expected = before.drafters["tiny/PARD-One-1B"].model_copy(update={"licence": "gemma"})
+    assert after.drafters["tiny/PARD-One-1B"] == expected
+    assert str(place) not in proposal.row
 
 
 def test_without_a_redirect_it_is_known_by_the_commit_of_an_earlier_run(place: Path) -> None:

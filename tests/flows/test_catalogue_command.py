@@ -51,6 +51,10 @@ def test_proposals_end_with_rows_to_take_over(place: Path) -> None:
     assert f"licence {HEAD}: its card says mit" in result.stdout
     assert "gone tiny/PARD-SmolLM2-1M" in result.stdout
     assert f"  {HEAD}:\n    family: Gumiho\n    licence: mit\n" in result.stdout
+    assert (
+        f"in the place of those that stand; added beside them they would be given twice:\n\n  # replaces the row {HEAD}"
+        in (result.stdout)
+    )
     assert {each["kind"] for each in json.loads(run(place, "discover", "--json").stdout)} == {"gone", "licence"}
 
 
