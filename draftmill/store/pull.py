@@ -29,8 +29,8 @@ from draftmill.store.provenance import NAME as PROVENANCE
 from draftmill.store.provenance import statement
 from draftmill.store.reading import get
 from draftmill.store.selection import select
+from draftmill.store.signatures import bundle_of, names_in
 from draftmill.store.signatures import check as check_signature
-from draftmill.store.signatures import names_in
 from draftmill.store.transfer import Transfer, no_space
 from draftmill.whole_file import write_whole
 
@@ -107,6 +107,7 @@ def pull(
         where = store.where(manifest.folder)
         if findings := list(check_signature(manifest, data, beside, public_key, signatures.get, where)):
             raise Refused(*findings)
+    signatures = {name: content for name, content in signatures.items() if bundle_of(content, name)}
     with _explained(folder):
         folder.mkdir(parents=True, exist_ok=True)
         record = _record(store, manifest, data, folder, quants)

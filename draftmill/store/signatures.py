@@ -3,12 +3,15 @@
 model.sig                the first signature (the name that OMS uses)
 signatures/<key16>.sig   one by each further key; key16 begins the key's id
 
+Nothing else is a signature, and no other file gets its place in a publication by lying there.
+
 A signature covers manifest.json, every file that it lists, and the provenance. It is made after the manifest was
 committed, of the one that stands: of two publishers of one recipe, both then sign the same. It is not named by the
 manifest, so that another key can sign later; and none of the names above is covered, so that it can lie there.
 """
 
 import hashlib
+import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
@@ -24,11 +27,12 @@ from draftmill.store.reading import get
 NAME = "model.sig"
 OTHERS = "signatures"
 _SHORT = 16
+_OTHER = re.compile(rf"{OTHERS}/[0-9a-f]{{{_SHORT}}}\.sig")
 
 
 def is_signature(path: str) -> bool:
-    """Whether a path below a publication's folder is a signature's."""
-    return path == NAME or path.startswith(f"{OTHERS}/")
+    """Whether a path below a publication's folder is a signature's, by its name alone."""
+    return path == NAME or _OTHER.fullmatch(path) is not None
 
 
 def names_for(key: str) -> tuple[str, str]:
@@ -37,10 +41,11 @@ def names_for(key: str) -> tuple[str, str]:
 
 
 def names_in(store: Store, manifest: Manifest) -> list[str]:
-    """The signatures that a publication has, below its folder."""
+    """The signatures that a publication has, below its folder, by their names alone."""
     folder = f"{manifest.folder}/"
     found = [NAME] if store.head(folder + NAME) else []
-    return found + [entry.key.removeprefix(folder) for entry in store.entries(f"{folder}{OTHERS}/")]
+    others = (entry.key.removeprefix(folder) for entry in store.entries(f"{folder}{OTHERS}/"))
+    return found + [path for path in others if is_signature(path)]
 
 
 def signers(store: Store, manifest: Manifest) -> tuple[str, ...]:

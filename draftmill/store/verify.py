@@ -7,6 +7,7 @@ from pathlib import Path
 from draftmill.digest import sha256_file
 from draftmill.outcome import InputOutput, Refusal, Refused
 from draftmill.progress import Progress, silent
+from draftmill.signing.bundle import LARGEST
 from draftmill.store.interface import Store
 from draftmill.store.manifest import NAME as MANIFEST
 from draftmill.store.manifest import File, Manifest, read_manifest
@@ -17,8 +18,8 @@ from draftmill.store.provenance import statement
 from draftmill.store.pull import RECORD, read_record
 from draftmill.store.reading import get
 from draftmill.store.selection import select
+from draftmill.store.signatures import bundle_of, is_signature
 from draftmill.store.signatures import check as check_signature
-from draftmill.store.signatures import is_signature
 
 OURS = (MANIFEST, NOTICES, PROVENANCE, RECORD)
 
@@ -82,9 +83,21 @@ def verify(
         else:
             verified.append(file)
     listed = {file.path for file in manifest.files}
-    findings += [_unlisted(folder / name) for name in sorted(there - listed - set(OURS)) if not is_signature(name)]
+    others = sorted(there - listed - set(OURS))
+    findings += [_unlisted(folder / name) for name in others if not _is_signature(folder, name)]
     absent = tuple(file for file in manifest.files if file not in expected and file.path not in there)
     return Verification(manifest, tuple(verified), absent, tuple(findings))
+
+
+def _is_signature(folder: Path, name: str) -> bool:
+    """By its name, and by what it says: bytes of another kind do not get their place by a signature's name."""
+    path = folder / name
+    try:
+        if not is_signature(name) or not path.is_file() or path.stat().st_size > LARGEST:
+            return False
+        return bundle_of(path.read_bytes(), str(path)) is not None
+    except OSError as error:
+        raise _unreadable(path, error) from error
 
 
 def _manifest_findings(folder: Path, manifest: Manifest, data: bytes, store: Store | None) -> Iterator[Refusal]:

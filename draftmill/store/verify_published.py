@@ -1,11 +1,12 @@
 """A publication where it lies in a store: every object against the manifest, and no other beside them."""
 
 import hashlib
-from collections.abc import Iterator, Set
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from draftmill.outcome import Refusal
 from draftmill.progress import Progress, silent
+from draftmill.signing.bundle import LARGEST
 from draftmill.store.interface import Store
 from draftmill.store.manifest import NAME as MANIFEST
 from draftmill.store.manifest import File, Manifest
@@ -13,8 +14,8 @@ from draftmill.store.provenance import NAME as PROVENANCE
 from draftmill.store.provenance import statement
 from draftmill.store.pull import read_publication
 from draftmill.store.reading import get, sha256_of
+from draftmill.store.signatures import bundle_of, is_signature
 from draftmill.store.signatures import check as check_signature
-from draftmill.store.signatures import is_signature
 from draftmill.store.verify import Verification
 
 
@@ -39,7 +40,7 @@ def verify_published(
             findings.append(finding)
         else:
             verified.append(file)
-    findings += _others(store, manifest, there.keys())
+    findings += _others(store, manifest, there)
     beside = {}
     if PROVENANCE in there:
         content = get(store, manifest.key_of(PROVENANCE))
@@ -67,12 +68,19 @@ def _look(store: Store, manifest: Manifest, file: File, size: int | None) -> Ref
     return _finding(store, manifest, "bytes_differ", file.path, measured, sentence, file.sha256)
 
 
-def _others(store: Store, manifest: Manifest, there: Set[str]) -> Iterator[Refusal]:
+def _others(store: Store, manifest: Manifest, there: Mapping[str, int]) -> Iterator[Refusal]:
     listed = {file.path for file in manifest.files} | {MANIFEST, PROVENANCE}
-    for path in sorted(there - listed):
-        if not is_signature(path):
-            sentence = "The manifest does not promise it: where it came from is not known. `draftmill gc` removes it."
+    for path in sorted(there.keys() - listed):
+        if not _is_signature(store, manifest, path, there[path]):
+            sentence = "The manifest does not promise it: where it came from is not known. Remove it, or let `draftmill gc`."
             yield _finding(store, manifest, "unlisted", path, "an object", sentence, "nothing")
+
+
+def _is_signature(store: Store, manifest: Manifest, path: str, size: int) -> bool:
+    if not is_signature(path) or size > LARGEST:
+        return False
+    key = manifest.key_of(path)
+    return bundle_of(get(store, key), store.where(key)) is not None
 
 
 def _finding(

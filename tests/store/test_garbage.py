@@ -34,8 +34,10 @@ def test_nothing_that_a_manifest_names_is_waste(store: Store, tmp_path: Path) ->
     for name in ("model.sig", "signatures/0123456789abcdef.sig"):
         put(store, f"{FOLDER}/{name}")
     assert wasted(store) == {}
-    put(store, f"{FOLDER}/other.gguf")
-    assert wasted(store) == {f"{FOLDER}/other.gguf": "no manifest names it"}
+    others = ("other.gguf", "signatures/evil.sh", "signatures/x/0123456789abcdef.sig", "signatures/0123456789abcde.sig")
+    for name in others:
+        put(store, f"{FOLDER}/{name}")
+    assert wasted(store) == {f"{FOLDER}/{name}": "no manifest names it" for name in others}
 
 
 def test_a_folder_without_a_manifest_is_waste_once_it_is_old(store: Store) -> None:

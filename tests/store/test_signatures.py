@@ -264,6 +264,11 @@ def sign_other_digests(folder: Path) -> None:
     (folder / "model.sig").write_text(json.dumps(bundle))
 
 
+def put_among(folder: Path, name: str) -> None:
+    (folder / "signatures").mkdir()
+    (folder / "signatures" / name).write_text("#!/bin/sh\n")
+
+
 CHANGES: dict[str, tuple[list[str], Callable[[Path], object]]] = {
     "a file that was tampered with": (["verify.bytes_differ"], lambda folder: flip(folder / F16)),
     "a file more": (["verify.unlisted"], lambda folder: (folder / "more.gguf").write_bytes(b"x")),
@@ -271,7 +276,9 @@ CHANGES: dict[str, tuple[list[str], Callable[[Path], object]]] = {
     "no signature": (["signature.missing"], lambda folder: (folder / "model.sig").unlink()),
     "no provenance": ([], lambda folder: (folder / "provenance.intoto.json").unlink()),
     "a signature over something else": (["signature.invalid"], sign_other_digests),
-    "no bundle": (["signature.unreadable"], lambda folder: (folder / "model.sig").write_text("{}")),
+    "a file among the signatures": (["verify.unlisted"], lambda folder: put_among(folder, "evil.sh")),
+    "a file by a signature's name": (["verify.unlisted"], lambda folder: put_among(folder, "0123456789abcdef.sig")),
+    "no bundle": (["signature.unreadable", "verify.unlisted"], lambda folder: (folder / "model.sig").write_text("{}")),
 }
 
 
@@ -284,3 +291,24 @@ def test_each_change_has_its_own_finding(tmp_path: Path, pair: KeyPair, change: 
     expected, make = CHANGES[change]
     make(tmp_path / "out")
     assert codes(tmp_path / "out", pair) == expected
+
+
+@pytest.mark.parametrize("name", ["evil.sh", "deeper/0123456789abcdef.sig", "0123456789abcdef.sig"])
+def test_what_lies_among_the_signatures_and_is_none_is_not_pulled_and_told(
+    tmp_path: Path, pair: KeyPair, other: KeyPair, name: str
+) -> None:
+    """The second key's signature, which lies there too, is pulled."""
+    store = LocalStore(tmp_path / "store")
+    manifest = publish_drafter(store, tmp_path / "source", files=contents(size=1000))
+    sign(store, manifest.key, pair.private)
+    second = sign(store, manifest.key, other.private)
+    assert verify_published(store, manifest.key, public_key=pair.public).findings == ()
+    store.create(manifest.key_of(f"signatures/{name}"), b"#!/bin/sh\n", digest(b"#!/bin/sh\n"))
+    found = verify_published(store, manifest.key, public_key=pair.public).findings
+    assert [(each.code, each.where) for each in found] == [
+        ("verify.unlisted", store.where(manifest.key_of(f"signatures/{name}")))
+    ]
+    pull(store, manifest.key, tmp_path / "out", public_key=other.public)
+    there = [path.relative_to(tmp_path / "out").as_posix() for path in (tmp_path / "out" / "signatures").rglob("*")]
+    assert there == [f"signatures/{second.key[:16]}.sig"]
+    assert codes(tmp_path / "out", other) == []
