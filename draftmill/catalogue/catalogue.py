@@ -1,6 +1,6 @@
 """config/catalogue.yaml as values: read whole, every wrong line told."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -78,7 +78,7 @@ def load_catalogue(path: Path) -> Catalogue:
     catalogue = Catalogue(read["families"], drafters, read["targets"], path, licences)
     if "families" not in settings:
         wrong.append(((), "has no section families, so nothing could be told apart"))
-    wrong += _check_names(catalogue)
+    wrong += _check_names(catalogue, settings.get("families") or ())
     wrong += _check_texts(catalogue, read["licences"])
     if wrong:
         raise catalogue.wrong(wrong)
@@ -117,9 +117,10 @@ def _words(problem: Any) -> str:
     return words.removeprefix("Value error, ")
 
 
-def _check_names(catalogue: Catalogue) -> Iterator[tuple[Place, str]]:
+def _check_names(catalogue: Catalogue, families: Container[str]) -> Iterator[tuple[Place, str]]:
+    """families: all that the file names, those too in which something is wrong."""
     for repo, drafter in catalogue.drafters.items():
-        if drafter.family and drafter.family not in catalogue.families:
+        if drafter.family and drafter.family not in families:
             yield ("drafters", repo, "family"), f"there is no family {drafter.family}"
 
 

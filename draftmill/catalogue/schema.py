@@ -69,9 +69,25 @@ def _publishable(text: str) -> str:
         raise ValueError(refused.refusals[0].sentence) from None
 
 
+def _quants(given: object) -> object:
+    """What a run cannot make would be published as the drafter's fault."""
+    from draftmill.gguf.mixes import MIXES  # numpy is heavy, and most rows name none
+
+    if not isinstance(given, list | tuple):
+        raise ValueError("must be a list")
+    if not given:
+        raise ValueError("is empty; leave it out for the default")
+    if wrong := [repr(each) for each in given if not (isinstance(each, str) and each in MIXES)]:
+        raise ValueError(f"no encoding is called {', '.join(wrong)}; they are {', '.join(MIXES)}")
+    if len(set(given)) < len(given):
+        raise ValueError("names an encoding twice")
+    return given
+
+
 Repo = Annotated[str, AfterValidator(_repo)]
 Revision = Annotated[str, AfterValidator(_revision)]
 Texts = Annotated[tuple[str, ...], BeforeValidator(lambda value: (value,) if isinstance(value, str) else value)]
+Quants = Annotated[tuple[str, ...], BeforeValidator(_quants)]
 Sentence = Annotated[str, Field(min_length=10)]
 
 
@@ -125,7 +141,7 @@ class Family(Part):
     route: Annotated[str, AfterValidator(_route)]
     names: Annotated[tuple[Annotated[str, AfterValidator(_pattern)], ...], Field(min_length=1)]
     signs: Annotated[tuple[Sign, ...], Field(min_length=1)]
-    quants: tuple[str, ...] = ()
+    quants: Quants = ()
     reasons: tuple[Reason, ...] = ()
 
     @model_validator(mode="after")
@@ -158,7 +174,7 @@ class Drafter(Part):
     licence_as: str | None = None
     licence_statement: str | None = None
     licence_files: tuple[Path, ...] = ()
-    quants: tuple[str, ...] = ()
+    quants: Quants = ()
     note: str = ""
 
 

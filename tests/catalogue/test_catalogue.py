@@ -169,6 +169,33 @@ def test_what_does_not_belong_together_is_told(tmp_path: Path, old: str, new: st
     assert any(line in each and words in each for each in lines), lines
 
 
+@pytest.mark.parametrize(
+    ("quants", "words"),
+    [
+        ("[q9_9]", "'q9_9'; they are F16, BF16, Q8_0"),
+        ("[q8_0]", "'q8_0'"),
+        ('["Q8_0", ""]', "''"),
+        ("[[Q8_0]]", "no encoding"),
+        ("[]", "is empty"),
+        ("[Q8_0, Q8_0]", "twice"),
+        ("Q8_0", "must be a list"),
+    ],
+)
+def test_encodings_that_no_run_can_make_are_told_by_their_line(tmp_path: Path, quants: str, words: str) -> None:
+    row = CATALOGUE.replace("{family: Gumiho}", f"{{family: Gumiho, quants: {quants}}}")
+    (line,) = told(tmp_path, row)
+    assert "drafters.tiny/Gumiho-small-1m.quants: " in line
+    assert words in line
+    (line,) = told(tmp_path, CATALOGUE.replace("    route: refuse\n", f"    route: refuse\n    quants: {quants}\n"))
+    assert "families.Gumiho.quants: " in line
+
+
+def test_encodings_that_a_run_makes_are_taken(tmp_path: Path) -> None:
+    path = tmp_path / "catalogue.yaml"
+    path.write_text(CATALOGUE.replace("{family: Gumiho}", "{family: Gumiho, quants: [Q8_0, Q4_K_M]}"))
+    assert load_catalogue(path).drafters["tiny/Gumiho-small-1m"].quants == ("Q8_0", "Q4_K_M")
+
+
 def test_a_file_that_is_no_mapping_is_refused(tmp_path: Path) -> None:
     for text in ("- a\n", "a", "", "a: [\n"):
         path = tmp_path / "catalogue.yaml"
