@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from draftmill.cli.folder import file_path
 from draftmill.configuration import config_path
 from draftmill.outcome import MillError
 from flows.commands import AsJson, Explain, Runner, Store, Work, ensure_images
@@ -32,10 +33,25 @@ _UNITS = {"": 1, "B": 1} | {
 }
 
 CatalogueFile = Annotated[
-    Path | None, typer.Option("--catalogue", envvar="DRAFTMILL_CATALOGUE", help="Default config/catalogue.yaml.")
+    Path | None,
+    typer.Option(
+        "--catalogue",
+        envvar="DRAFTMILL_CATALOGUE",
+        parser=file_path,
+        metavar="FILE",
+        help="Default config/catalogue.yaml.",
+    ),
 ]
 HubAddress = Annotated[str, typer.Option(envvar="HF_ENDPOINT", help="A hub, or file:///folder of a mirror.")]
-Only = Annotated[str | None, typer.Option(help="Pattern of owner/repo, such as 'amd/PARD2-*'.")]
+
+
+def _some(pattern: str | None) -> str | None:
+    if pattern is not None and not pattern.strip():
+        raise typer.BadParameter("is empty; write a pattern of owner/repo, or leave it out for all")
+    return pattern
+
+
+Only = Annotated[str | None, typer.Option(help="Pattern of owner/repo, such as 'amd/PARD2-*'.", callback=_some)]
 Again = Annotated[bool, typer.Option("--again", help="Also what nothing changed of.")]
 
 

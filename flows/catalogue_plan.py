@@ -23,7 +23,7 @@ from draftmill.hub.listing import Listing
 from draftmill.hub.ref import DEFAULT_REVISION, Ref, parse_ref
 from draftmill.hub.resolve import resolve
 from draftmill.hub.source import Source
-from draftmill.outcome import MillError, Refusal, Refused
+from draftmill.outcome import BadConfiguration, MillError, Refusal, Refused
 from draftmill.progress import Progress, silent
 from draftmill.store.interface import Store
 from flows.catalogue_order import CatalogueOrder
@@ -122,7 +122,7 @@ def check_routes(catalogue: Catalogue) -> None:
 
 
 def make_plan(order: CatalogueOrder, catalogue: Catalogue, store: Store) -> Plan:
-    """Reads the store and the hub. Raises what those raise."""
+    """Reads the store and the hub. Raises what those raise and what `Planner.plan` does."""
     setting = Setting(order.hub, order.store, order.work, order.runner, catalogue.licences)
     with secret_files() as files:
         source = source_of(order.hub, files)
@@ -148,13 +148,14 @@ class Planner:
         self._standings = standings
         self._source = source
         self._setting = setting
-        self._only = only or "*"
+        self._only = "*" if only is None else only
         self._again = again
         self._donors: dict[str, str] = {}
         self._speed: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])
 
     def plan(self, progress: Progress = silent) -> Plan:
-        """Raises what listing an author raises. What is wrong with one drafter is an item with a problem."""
+        """Raises what listing an author raises, and BadConfiguration where `only` fits nothing: it is mistyped, and a
+        schedule with it would do nothing for ever. What is wrong with one drafter is an item with a problem."""
         plan = Plan()
         waiting: list[tuple[Listed, str]] = []
         for listed in self._listed(plan, progress):
@@ -166,6 +167,13 @@ class Planner:
                 waiting.append((listed, reason))
             elif standing:
                 plan.skips.append(_skip(listed.repo, standing))
+        if self._only != "*" and not (waiting or plan.items or plan.skips):
+            raise BadConfiguration(
+                f"No drafter fits --only {self._only!r}: neither a row of {self.catalogue.path}, nor a repository of "
+                "its authors that has a family's name. Write owner/repo, where * stands for any text; case counts.",
+                code="catalogue.only",
+                where=self._only,
+            )
         with ThreadPoolExecutor(LOOKS) as pool:
             for done, item in enumerate(pool.map(lambda each: self._look(*each), waiting), 1):
                 plan.items.append(item)

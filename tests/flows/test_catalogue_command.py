@@ -65,6 +65,13 @@ def test_a_size_that_is_none_is_wrong_usage(place: Path, size: str) -> None:
     assert not (place / "work").exists()
 
 
+@pytest.mark.parametrize("command", ["plan", "run"])
+def test_an_empty_pattern_is_wrong_usage(place: Path, command: str) -> None:
+    result = run(place, command, "--only", "")
+    assert result.exit_code == 2
+    assert not (place / "work").exists()
+
+
 def test_a_wrong_catalogue_is_told_by_its_lines(place: Path) -> None:
     path = place / "catalogue.yaml"
     path.write_text(path.read_text().replace("route: gate", "route: Gate!"))

@@ -1,10 +1,12 @@
 """What a run would do and why: on the real hub server, with one thing changed at a time."""
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 import flows.recipe
 from draftmill.catalogue.catalogue import load_catalogue
@@ -193,7 +195,19 @@ def test_a_change_of_the_catalogue_runs_what_it_touches(
 def test_only_and_again_choose(known: Place) -> None:
     assert known.reasons(again=True, only="tiny/PARD2-*") == {BORROWER: "asked for again"}
     assert known.reasons(again=True, only="fast/*") == {PACKAGE: "asked for again"}
-    assert known.reasons(only="nobody/*") == {}
+    assert known.reasons(only="fast/*") == {}
+
+
+@pytest.mark.parametrize("only", ["nobody/*", "tiny/NOPE*", "PARD2-*", "tiny/pard2-*"])
+def test_a_pattern_that_fits_nothing_is_an_error_that_names_it(known: Place, only: str) -> None:
+    with pytest.raises(BadConfiguration, match=re.escape(repr(only))) as caught:
+        known.plan(only=only)
+    assert caught.value.code == "catalogue.only"
+
+
+def test_an_order_with_an_empty_pattern_is_refused() -> None:
+    with pytest.raises(ValidationError, match="only"):
+        CatalogueOrder(only="")
 
 
 def test_a_row_that_the_hub_does_not_have_and_one_without_a_family_are_told(
