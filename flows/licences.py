@@ -8,7 +8,7 @@ from pathlib import Path
 from draftmill.licences.duties import Duty, duties, has_agreement, has_notice, refusals
 from draftmill.licences.duties import Publication as Judged
 from draftmill.licences.lineage import Ancestor
-from draftmill.licences.terms import is_carried, terms_of
+from draftmill.licences.terms import is_agreement, is_carried, terms_of
 from draftmill.outcome import Refusal, Refused
 from draftmill.store.manifest import Licence, Obligation
 from draftmill.whole_file import write_whole
@@ -51,6 +51,7 @@ def terms_of_order(
     binding = duties(judged)
     files = {f["path"]: model / f["path"] for f in listing["files"] if is_carried(f["path"])}
     files |= {path.name: path for path in order.licence_files}
+    ours = dict(files)
     for duty in binding:
         files = dict(_texts(order, duty, donor)) | files
     files |= _written_notice(order.work, binding, files)
@@ -59,10 +60,19 @@ def terms_of_order(
     if findings := refusals(judged, source_files=source_files, files=files, models=models, notices=notices):
         raise Refused(*findings)
     known = terms_of(identifier)
-    own = next((duty for duty in binding if "itself" in duty.because_of), None)
-    text = (has_agreement(own.terms, files) if own else None) or next(iter(sorted(files)), None)
+    text = _own_text(binding, files, ours)
     licence = Licence(id=known.id if known else identifier, text=text, statement=order.licence_statement)
     return Terms(licence, lineage, tuple(_met(duty, files) for duty in binding), notices, files)
+
+
+def _own_text(binding: Sequence[Duty], files: Mapping[str, Path], ours: Mapping[str, Path]) -> str | None:
+    """Where the text of the licence that it is published under is: `ours` are files of the source and the operator.
+    A text that is there because an ancestor's licence asks for it is none of the source's own licence."""
+    for duty in binding:
+        if "itself" in duty.because_of and (found := has_agreement(duty.terms, files)):
+            return found
+    inherited = {has_agreement(duty.terms, files) for duty in binding}
+    return next((path for path in sorted(ours) if is_agreement(path) and path not in inherited), None)
 
 
 def _texts(order: Order, duty: Duty, donor: tuple[Listing, Path] | None) -> Iterator[tuple[str, Path]]:

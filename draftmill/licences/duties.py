@@ -7,15 +7,16 @@ whoever publishes.
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from draftmill.licences.lineage import Ancestor
-from draftmill.licences.terms import AGREEMENT, KNOWN, NOTICE, Terms, is_carried, mentions_llama, terms_of
+from draftmill.licences.terms import KNOWN, Terms, is_agreement, is_carried, is_notice, mentions_llama, terms_of
 from draftmill.outcome import Refusal
 
 LARGEST_TEXT = 1 << 20
+_SHOWN = 80
 TEXTS = "under `licences` in the catalogue, or with --licence-text"
 
 
@@ -83,13 +84,13 @@ def refusals(
 
 def has_agreement(terms: Terms, files: Mapping[str, Path]) -> str | None:
     """The path of the licence's text among the files."""
-    texts = {path: file for path, file in files.items() if AGREEMENT.fullmatch(PurePosixPath(path).name)}
-    return next((path for path in sorted(texts) if _fold(terms.title) in _text(texts[path])), None)
+    texts = {path: file for path, file in files.items() if is_agreement(path)}
+    return next((path for path in sorted(texts) if (text := _text(texts[path])) and _fold(terms.title) in text), None)
 
 
 def has_notice(terms: Terms, files: Mapping[str, Path]) -> str | None:
     """The path of the notice that the licence asks for."""
-    texts = {path: file for path, file in files.items() if NOTICE.fullmatch(PurePosixPath(path).name)}
+    texts = {path: file for path, file in files.items() if is_notice(path)}
     return next((path for path in sorted(texts) if _fold(terms.notice_begins) in _text(texts[path])), None)
 
 
@@ -98,6 +99,7 @@ def _unmet(duty: Duty, files: Mapping[str, Path], models: Sequence[str], notices
     of = f"The {terms.id} licence ({_whose(duty)})"
     if terms.agreement and not has_agreement(terms, files):
         title = f' with the words "{terms.title}"' if terms.title else ""
+        read = _read(files, is_agreement, terms.title)
         found.append(
             Refusal(
                 "store.agreement_missing",
@@ -105,7 +107,7 @@ def _unmet(duty: Duty, files: Mapping[str, Path], models: Sequence[str], notices
                 sorted(files),
                 f"a LICENSE file{title}",
                 f"{of} asks that its text travels with the model; take it from its publisher and give it {TEXTS} "
-                f"{terms.id}=FILE.",
+                f"{terms.id}=FILE.{read}",
             )
         )
     if terms.notice_begins and not has_notice(terms, files):
@@ -113,9 +115,10 @@ def _unmet(duty: Duty, files: Mapping[str, Path], models: Sequence[str], notices
             Refusal(
                 "store.notice_missing",
                 terms.id,
-                sorted(path for path in files if NOTICE.fullmatch(PurePosixPath(path).name)),
+                sorted(path for path in files if is_notice(path)),
                 f'a NOTICE file that says "{terms.notice_begins} ..."',
-                f"{of} asks for its notice; give the NOTICE file with --licence-file, or {TEXTS} {terms.id}=FILE.",
+                f"{of} asks for its notice; give the NOTICE file with --licence-file, or {TEXTS} {terms.id}=FILE."
+                f"{_read(files, is_notice, terms.notice_begins)}",
             )
         )
     if terms.display and not any(terms.display in notice for notice in notices):
@@ -146,6 +149,20 @@ def _unmet(duty: Duty, files: Mapping[str, Path], models: Sequence[str], notices
 def _whose(duty: Duty) -> str:
     inherited = [name for name in duty.because_of if name != "itself"]
     return "its own" if not inherited else f"inherited from {', '.join(inherited)}"
+
+
+def _read(files: Mapping[str, Path], is_asked_for: Callable[[str], bool], words: str) -> str:
+    return "".join(f" {_of_another(path, files[path], words)}" for path in sorted(files) if is_asked_for(path))
+
+
+def _of_another(name: str, path: Path, words: str) -> str:
+    """Why a text that is there is not the one that is asked for."""
+    with path.open("rb") as file:
+        lines = file.read(LARGEST_TEXT).decode("utf-8", "replace").split("\n")
+    first = next((" ".join(line.split()) for line in lines if line.strip()), None)
+    if first is None:
+        return f"{name} was read, and it is empty."
+    return f'{name} was read, and it does not have the words "{words}": it begins "{first[:_SHOWN]}".'
 
 
 def _fold(text: str) -> str:

@@ -103,6 +103,15 @@ def is_carried(path: str) -> bool:
     return CARRIED.fullmatch(PurePosixPath(path).name) is not None
 
 
+def is_agreement(path: str) -> bool:
+    """Whether a file of this name holds a licence's text, as far as the name tells."""
+    return AGREEMENT.fullmatch(PurePosixPath(path).name) is not None
+
+
+def is_notice(path: str) -> bool:
+    return NOTICE.fullmatch(PurePosixPath(path).name) is not None
+
+
 def mentions_llama(names: Iterable[str]) -> list[str]:
     """The repository names with the word Llama ("PARD-Llama-3.2-1B", not "TinyLlama"), or with Llama's kin."""
     return [name for name in names if _LLAMA.search(name)]

@@ -72,7 +72,7 @@ def _others(store: Store, manifest: Manifest, there: Mapping[str, int]) -> Itera
     listed = {file.path for file in manifest.files} | {MANIFEST, PROVENANCE}
     for path in sorted(there.keys() - listed):
         if not _is_signature(store, manifest, path, there[path]):
-            sentence = "The manifest does not promise it: where it came from is not known. Remove it, or let `draftmill gc`."
+            sentence = "The manifest does not promise it: nobody knows whence it is. Remove it, or let `draftmill gc`."
             yield _finding(store, manifest, "unlisted", path, "an object", sentence, "nothing")
 
 

@@ -55,7 +55,7 @@ def test_an_operator_gives_the_text_once_and_the_notice_is_written(model: Path, 
         "All Rights Reserved.\n"
     )
     assert found.notices == ("Built with Llama",)
-    assert found.licence.id == "MIT"
+    assert found.licence.model_dump() == {"id": "MIT", "text": None, "statement": None}
     (obligation,) = found.obligations
     assert obligation.model_dump() == {
         "licence": "llama3.2",
@@ -115,3 +115,15 @@ def test_a_statement_is_kept_with_the_lineage_that_it_answers_for(model: Path) -
     found = terms(model, licence_statement="an agreement with Meta", models=["PARD.gguf"])
     assert (found.obligations, found.notices, found.files) == ((), (), {})
     assert [ancestor.licence for ancestor in found.lineage] == ["llama3.2"]
+
+
+def test_the_text_of_its_own_licence_is_the_sources_and_no_ancestors(model: Path, tmp_path: Path) -> None:
+    llama = text(tmp_path, "LICENSE", "llama3.2")
+    (model / "NOTICE").write_text("Ours.")
+    assert terms(model, licence_texts={"llama3.2": [llama]}).licence.text is None
+    (model / "LICENSE.txt").write_text("MIT License")
+    assert terms(model, licence_texts={"llama3.2": [llama]}).licence.text == "LICENSE.txt"
+    (model / "LICENSE.txt").write_text(TITLES["llama3.2"])
+    found = terms(model)
+    assert (found.licence.text, found.obligations[0].agreement) == (None, "LICENSE.txt")
+    assert terms(model, licence="llama3.2", licence_statement="theirs").licence.text == "LICENSE.txt"

@@ -103,6 +103,28 @@ def test_the_text_and_the_notice_of_another_llama_are_not_those(llama: dict[str,
     assert codes(**llama) == ["store.notice_missing"]
 
 
+def test_a_text_that_was_read_and_is_another_one_is_told_apart_from_none(llama: dict[str, Any], tmp_path: Path) -> None:
+    def said(**files: Path) -> str:
+        judged = Publication("llama3.2", None, (), ())
+        found = refusals(judged, source_files=[], files=files, models=[], notices=["Built with Llama"])
+        assert [each.code for each in found][:1] == ["store.agreement_missing"]
+        return found[0].sentence
+
+    text = tmp_path / "LICENSE-llama3.2.txt"
+    text.write_text("\n  LLAMA 3.1  COMMUNITY LICENSE AGREEMENT\nterms")
+    assert said(LICENSE=text).endswith(
+        'LICENSE was read, and it does not have the words "Llama 3.2 Community License Agreement": it begins '
+        '"LLAMA 3.1 COMMUNITY LICENSE AGREEMENT".'
+    )
+    text.write_text("\n \n")
+    assert said(LICENSE=text).endswith("LICENSE was read, and it is empty.")
+    assert codes(licence="openmdw", files={"LICENSE": text}) == ["store.agreement_missing"]
+    text.write_text("OpenMDW")
+    assert codes(licence="openmdw", files={"LICENSE": text}) == []
+    assert "was read" not in said()
+    assert "was read" not in said(NOTICE=llama["files"]["NOTICE"])
+
+
 def test_everything_that_lacks_is_told_at_once(llama: dict[str, Any]) -> None:
     """A draft of Llama 3.2, trained for Llama 3.1, whose card says MIT."""
     lineage = (*made_from("meta-llama/Llama-3.2-1B"), *trace([Start("meta-llama/Llama-3.1-8B", "target", "a row")]))
