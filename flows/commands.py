@@ -11,7 +11,8 @@ from rich.table import Table
 
 from draftmill.catalogue.catalogue import load_catalogue
 from draftmill.catalogue.schema import NOTHING_KNOWN, Drafter
-from draftmill.cli.folder import folder
+from draftmill.cli.folder import file_path, filled, folder
+from draftmill.cli.retrieval import Store
 from draftmill.cli.telling import plain
 from draftmill.gguf.mixes import MIXES
 from draftmill.hub.ref import parse_ref
@@ -26,7 +27,6 @@ CATALOGUE = ROOT / "config" / "catalogue.yaml"
 ENDED_BADLY = 1
 
 Runner = Annotated[Literal["process", "docker"], typer.Option(envvar="DRAFTMILL_RUNNER", help="Where jobs run.")]
-Store = Annotated[str, typer.Option(envvar="DRAFTMILL_STORE", help="A folder, or s3://bucket/prefix.")]
 Work = Annotated[
     Path, typer.Option(envvar="DRAFTMILL_WORK", parser=folder, metavar="FOLDER", help="Job cache and Prefect state.")
 ]
@@ -35,7 +35,7 @@ Explain = Annotated[bool, typer.Option("--explain", help="Say why each job ran o
 
 
 def convert(
-    ref: Annotated[str, typer.Argument(help="owner/repo[@revision], or a folder.")],
+    ref: Annotated[str, typer.Argument(parser=filled, metavar="REF", help="owner/repo[@revision], or a folder.")],
     quant: Annotated[
         list[str] | None, typer.Option(help="Encoding to make; may be given again. Default Q4_K_M.")
     ] = None,
@@ -55,7 +55,8 @@ def convert(
     licence: Annotated[str | None, typer.Option(help="Licence, where the repository names none.")] = None,
     licence_statement: Annotated[str | None, typer.Option(help="By which right you publish it.")] = None,
     licence_file: Annotated[
-        list[Path] | None, typer.Option(help="LICENSE or NOTICE to carry; may be given again.")
+        list[Path] | None,
+        typer.Option(parser=file_path, metavar="FILE", help="LICENSE or NOTICE to carry; may be given again."),
     ] = None,
     licence_text: Annotated[
         list[str] | None,
@@ -68,9 +69,20 @@ def convert(
         list[str] | None, typer.Option(metavar="OWNER/REPO", help="The target that it was trained for.")
     ] = None,
     sign_key: SignKey = None,
-    stock_converter: Annotated[Path | None, typer.Option(help="convert_hf_to_gguf.py of llama.cpp.")] = None,
-    stock_python: Annotated[Path | None, typer.Option(help="The interpreter that has torch and transformers.")] = None,
-    llama_quantize: Annotated[str | None, typer.Option(help="The llama-quantize to use.")] = None,
+    stock_converter: Annotated[
+        Path | None, typer.Option(parser=file_path, metavar="FILE", help="convert_hf_to_gguf.py of llama.cpp.")
+    ] = None,
+    stock_python: Annotated[
+        Path | None,
+        typer.Option(
+            parser=file_path,
+            metavar="FILE",
+            help="The interpreter that has torch and transformers.",
+        ),
+    ] = None,
+    llama_quantize: Annotated[
+        str | None, typer.Option(parser=filled, metavar="FILE", help="The llama-quantize to use.")
+    ] = None,
     as_json: AsJson = False,
     explain: Explain = False,
 ) -> None:

@@ -10,9 +10,10 @@ import typer
 from rich.console import Console
 
 from draftmill.cli.folder import folder
+from draftmill.cli.retrieval import DEFAULT_STORE, Store
 from draftmill.cli.telling import plain
 from draftmill.store.garbage import DAY_S, find_garbage, remove_garbage
-from draftmill.store.opening import open_store
+from draftmill.store.opening import open_existing_store
 from flows.cache_garbage import cached_jobs, remove, superfluous
 
 GIB = 1 << 30
@@ -25,16 +26,14 @@ def gc(
     ] = 1.0,
     cache_age: Annotated[float, typer.Option(min=0, help="Days that a finished job is kept unused.")] = 30.0,
     cache_size: Annotated[float | None, typer.Option(min=0, help="GiB of finished jobs to keep at most.")] = None,
-    store: Annotated[
-        str, typer.Option(envvar="DRAFTMILL_STORE", help="A folder, or s3://bucket/prefix.")
-    ] = "./mill-store",
+    store: Store = DEFAULT_STORE,
     work: Annotated[
         Path, typer.Option(envvar="DRAFTMILL_WORK", parser=folder, metavar="FOLDER", help="The work folder.")
     ] = Path("mill-work"),
     as_json: Annotated[bool, typer.Option("--json", help="JSON on standard output.")] = False,
 ) -> None:
     """Remove unfinished uploads, objects no manifest names, reports without a record, and old finished jobs."""
-    opened = open_store(store)
+    opened = open_existing_store(store)
     now = time.time()
     garbage = find_garbage(opened, now=now, grace_s=grace * DAY_S)
     most = None if cache_size is None else int(cache_size * GIB)

@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from draftmill.cli.folder import file_path
 from draftmill.store.interface import Store
 from draftmill.store.publish import Published
 
@@ -17,7 +18,12 @@ VARIABLE = "DRAFTMILL_SIGN_KEY"
 
 SignKey = Annotated[
     Path | None,
-    typer.Option(envvar=VARIABLE, help="Sign what is published with this private key: PEM, elliptic curve."),
+    typer.Option(
+        envvar=VARIABLE,
+        parser=file_path,
+        metavar="FILE",
+        help="Sign what is published with this private key: PEM, elliptic curve.",
+    ),
 ]
 
 

@@ -9,6 +9,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from draftmill.cli.folder import file_path
 from draftmill.cli.main import REFUSED_OR_FAILED, report
 from draftmill.cli.telling import plain
 from draftmill.kernel_lock import held_by
@@ -21,7 +22,14 @@ app = typer.Typer(no_args_is_help=True, help="Devices to measure on.")
 
 Config = Annotated[
     Path | None,
-    typer.Option("--config", "--devices", envvar="DRAFTMILL_DEVICES", help="A devices file; without one there is cpu."),
+    typer.Option(
+        "--config",
+        "--devices",
+        envvar="DRAFTMILL_DEVICES",
+        parser=file_path,
+        metavar="FILE",
+        help="A devices file; without one there is cpu.",
+    ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="JSON on standard output.")]
 

@@ -30,7 +30,6 @@ from draftmill.cli.measure_options import (
     ReportFolder,
     Runner,
     Seed,
-    Store,
     Target,
     TargetDtype,
     TargetOrFolder,
@@ -40,6 +39,7 @@ from draftmill.cli.measure_options import (
     Work,
 )
 from draftmill.cli.measure_running import finish, load_report, measure, write_into
+from draftmill.cli.retrieval import Store
 from draftmill.configuration import config_path
 
 app = typer.Typer(no_args_is_help=True, help="Measure what a drafter is worth on a device: speed, and acceptance.")

@@ -5,18 +5,43 @@ from typing import Annotated, Literal
 
 import typer
 
-from draftmill.cli.folder import folder
+from draftmill.cli.folder import file_path, folder
 
-Target = Annotated[Path, typer.Option(help="The target's GGUF file.", show_default=False)]
-Draft = Annotated[Path, typer.Option(help="The draft's GGUF file.", show_default=False)]
+Target = Annotated[
+    Path,
+    typer.Option(
+        parser=file_path,
+        metavar="FILE",
+        help="The target's GGUF file.",
+        show_default=False,
+    ),
+]
+Draft = Annotated[
+    Path,
+    typer.Option(
+        parser=file_path,
+        metavar="FILE",
+        help="The draft's GGUF file.",
+        show_default=False,
+    ),
+]
 TargetOrFolder = Annotated[
-    Path, typer.Option("--target", help="The target's GGUF file, or a Hugging Face folder.", show_default=False)
+    Path,
+    typer.Option(
+        "--target",
+        parser=file_path,
+        metavar="PATH",
+        help="The target's GGUF file, or a Hugging Face folder.",
+        show_default=False,
+    ),
 ]
 Drafter = Annotated[
     Path,
     typer.Option(
         "--draft",
         "--drafter",
+        parser=file_path,
+        metavar="PATH",
         help="The draft's GGUF file; beside a target's folder a DFlash package or checkpoint.",
         show_default=False,
     ),
@@ -30,12 +55,24 @@ TargetDtype = Annotated[
 ]
 DeviceName = Annotated[str, typer.Option(help="A device of the devices file, or cpu.")]
 Devices = Annotated[
-    Path | None, typer.Option(envvar="DRAFTMILL_DEVICES", help="A devices file; without one there is cpu.")
+    Path | None,
+    typer.Option(
+        envvar="DRAFTMILL_DEVICES", parser=file_path, metavar="FILE", help="A devices file; without one there is cpu."
+    ),
 ]
-Engine = Annotated[Path | None, typer.Option(help="A llama-server to use in place of the device's own engine.")]
-LibraryPath = Annotated[list[Path] | None, typer.Option(help="A folder of its libraries; may be given again.")]
+Engine = Annotated[
+    Path | None,
+    typer.Option(parser=file_path, metavar="FILE", help="A llama-server to use in place of the device's own engine."),
+]
+LibraryPath = Annotated[
+    list[Path] | None,
+    typer.Option(parser=folder, metavar="FOLDER", help="A folder of its libraries; may be given again."),
+]
 PromptFiles = Annotated[
-    list[Path] | None, typer.Option("--prompts", help="A file or folder of prompts; may be given again.")
+    list[Path] | None,
+    typer.Option(
+        "--prompts", parser=file_path, metavar="PATH", help="A file or folder of prompts; may be given again."
+    ),
 ]
 Kind = Annotated[list[str] | None, typer.Option(help="Prompts of this kind only; may be given again.")]
 Quick = Annotated[bool, typer.Option("--quick", help="One prompt only: an impression, not a result by kind.")]
@@ -56,7 +93,6 @@ ReportFolder = Annotated[
 AsJson = Annotated[bool, typer.Option("--json", help="Print the report as JSON.")]
 Wait = Annotated[int, typer.Option(min=0, help="Seconds to wait for a device that is held.")]
 Publish = Annotated[bool, typer.Option("--publish", help="Run it as a flow, and put the report into the store.")]
-Store = Annotated[str, typer.Option(envvar="DRAFTMILL_STORE", help="A folder, or s3://bucket/prefix.")]
 Work = Annotated[
     Path, typer.Option(envvar="DRAFTMILL_WORK", parser=folder, help="Job cache and Prefect state, with --publish.")
 ]

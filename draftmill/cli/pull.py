@@ -9,6 +9,8 @@ from rich.console import Console
 
 from draftmill.cli.bar import progress_bar
 from draftmill.cli.ending import REFUSED_OR_FAILED, ending, print_json
+from draftmill.cli.folder import file_path, filled
+from draftmill.cli.folder import folder as folder_option
 from draftmill.cli.retrieval import (
     DEFAULT_STORE,
     NO_VERDICT,
@@ -33,7 +35,13 @@ if TYPE_CHECKING:
 
 DAY_S = 24 * 3600
 LibraryPath = Annotated[
-    list[Path] | None, typer.Option(help="A folder of the engine's libraries; may be given again.", show_default=False)
+    list[Path] | None,
+    typer.Option(
+        parser=folder_option,
+        metavar="FOLDER",
+        help="A folder of the engine's libraries; may be given again.",
+        show_default=False,
+    ),
 ]
 
 
@@ -41,10 +49,23 @@ def pull(
     ref: Ref,
     quant: Quants = None,
     out: Annotated[
-        Path | None, typer.Option("-o", "--out", help="The folder to write. Default: the repository's name, here.")
+        Path | None,
+        typer.Option(
+            "-o",
+            "--out",
+            parser=folder_option,
+            metavar="FOLDER",
+            help="The folder to write. Default: the repository's name, here.",
+        ),
     ] = None,
     engine: Annotated[
-        Path | None, typer.Option(envvar="DRAFTMILL_ENGINE", help="Your llama-server: the printed line suits it.")
+        Path | None,
+        typer.Option(
+            envvar="DRAFTMILL_ENGINE",
+            parser=file_path,
+            metavar="FILE",
+            help="Your llama-server: the printed line suits it.",
+        ),
     ] = None,
     library_path: LibraryPath = None,
     public_key: PublicKey = None,
@@ -149,12 +170,23 @@ def _best(measurements: "Iterable[Measurement]") -> "Measurement | None":
 def verify(
     path: Annotated[
         str,
-        typer.Argument(metavar="PATH_OR_REF", help="A pulled folder; or owner/repo, with --store.", show_default=False),
+        typer.Argument(
+            parser=filled,
+            metavar="PATH_OR_REF",
+            help="A pulled folder; or owner/repo, with a store.",
+            show_default=False,
+        ),
     ],
     quant: Quants = None,
     public_key: PublicKey = None,
     store: Annotated[
-        str | None, typer.Option(help="Also hold the manifest against the one published in this store.")
+        str | None,
+        typer.Option(
+            envvar="DRAFTMILL_STORE",
+            parser=filled,
+            metavar="STORE",
+            help="Also hold the manifest against the one published in this store.",
+        ),
     ] = None,
     credentials_file: Credentials = None,
     as_json: AsJson = False,
@@ -170,7 +202,14 @@ def verify(
         try:
             catalogue = open_catalogue(store, credentials_file) if store else None
             with progress_bar() as progress:
-                if catalogue and not Path(path).exists():
+                if not Path(path).exists():
+                    if catalogue is None:
+                        raise InputOutput(
+                            f"There is no folder {path}. To verify a publication where it lies, name its store with "
+                            "--store or DRAFTMILL_STORE.",
+                            code="verify.no_folder",
+                            where=path,
+                        )
                     found = catalogue.verify_published(path, progress, public_key=public_key)
                 else:
                     against = catalogue.store if catalogue else None
@@ -202,9 +241,13 @@ def _draw_verdict(found: Any, verdict: str, public_key: Path | None) -> None:
         tell(console, "refused", refusal.as_json())
     absent = f"; not asked for: {', '.join(file.path for file in found.not_expected)}" if found.not_expected else ""
     said = f"{len(found.verified)} files of {found.manifest.folder} are as published"
+    if bad := len(found.findings):
+        said += f", and {bad} {'finding says' if bad == 1 else 'findings say'} what is not"
     if public_key and not found.findings:
         said += f", and signed by the key of {public_key}"
-    console.print(f"[{'red' if found.findings else 'green'}]{verdict}[/] {plain(said + absent)}")
+    console.print(
+        f"[{'red' if found.findings else 'green'}]{verdict}[/]{':' if found.findings else ''} {plain(said + absent)}"
+    )
 
 
 def _no_verdict(error: MillError, as_json: bool) -> None:
@@ -218,7 +261,9 @@ def _no_verdict(error: MillError, as_json: bool) -> None:
 
 def url(
     ref: Ref,
-    file: Annotated[str | None, typer.Option(help="Of this file only, by its path in the manifest.")] = None,
+    file: Annotated[
+        str | None, typer.Option(parser=filled, metavar="PATH", help="Of this file only, by its path in the manifest.")
+    ] = None,
     quant: Quants = None,
     expires: Annotated[int, typer.Option(help="Seconds that the addresses last, 7 days at most.")] = DAY_S,
     store: Store = DEFAULT_STORE,

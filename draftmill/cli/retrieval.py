@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
+from draftmill.cli.folder import file_path, filled
 from draftmill.cli.telling import plain
 from draftmill.store.opening import CREDENTIALS_FILE
 
@@ -16,10 +17,20 @@ if TYPE_CHECKING:
 PASS, NO_VERDICT = 0, 3
 COLOURS = {"pass": "green", "refused": "red", "no verdict": "yellow"}
 
-Ref = Annotated[str, typer.Argument(help="owner/repo, or owner/repo@VERSION.", show_default=False)]
-Store = Annotated[str, typer.Option(envvar="DRAFTMILL_STORE", help="A folder, file:///folder or s3://bucket/prefix.")]
+Ref = Annotated[
+    str, typer.Argument(parser=filled, metavar="REF", help="owner/repo, or owner/repo@VERSION.", show_default=False)
+]
+Store = Annotated[
+    str,
+    typer.Option(
+        envvar="DRAFTMILL_STORE", parser=filled, metavar="STORE", help="A folder, file:///folder or s3://bucket/prefix."
+    ),
+]
 Credentials = Annotated[
-    Path | None, typer.Option(envvar=CREDENTIALS_FILE, help="A file in the form of ~/.aws/credentials.")
+    Path | None,
+    typer.Option(
+        envvar=CREDENTIALS_FILE, parser=file_path, metavar="FILE", help="A file in the form of ~/.aws/credentials."
+    ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 Quants = Annotated[
@@ -28,7 +39,12 @@ Quants = Annotated[
 Fresh = Annotated[bool, typer.Option("--fresh", help="Read manifests and reports instead of the index: slower.")]
 PublicKey = Annotated[
     Path | None,
-    typer.Option(envvar="DRAFTMILL_PUBLIC_KEY", help="The publisher's public key (PEM): it has to be signed by it."),
+    typer.Option(
+        envvar="DRAFTMILL_PUBLIC_KEY",
+        parser=file_path,
+        metavar="FILE",
+        help="The publisher's public key (PEM): it has to be signed by it.",
+    ),
 ]
 DEFAULT_STORE = "./mill-store"
 

@@ -7,6 +7,7 @@ import typer
 from rich.console import Console
 
 from draftmill.cli.ending import ending, print_json
+from draftmill.cli.folder import file_path
 from draftmill.cli.retrieval import DEFAULT_STORE, AsJson, Credentials, Ref, Store, open_catalogue
 from draftmill.cli.telling import plain
 
@@ -15,7 +16,13 @@ def sign(
     ref: Ref,
     key: Annotated[
         Path,
-        typer.Option(envvar="DRAFTMILL_SIGN_KEY", help="Your private key: PEM, elliptic curve.", show_default=False),
+        typer.Option(
+            envvar="DRAFTMILL_SIGN_KEY",
+            parser=file_path,
+            metavar="FILE",
+            help="Your private key: PEM, elliptic curve.",
+            show_default=False,
+        ),
     ],
     store: Store = DEFAULT_STORE,
     credentials_file: Credentials = None,

@@ -2,17 +2,16 @@
 
 import json
 from dataclasses import asdict
-from pathlib import Path
-from typing import Annotated
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
+from draftmill.cli.retrieval import DEFAULT_STORE, AsJson, Credentials, Store
 from draftmill.cli.telling import plain
 from draftmill.outcome import MillError, Refused
 from draftmill.store.interface import Status
-from draftmill.store.opening import CREDENTIALS_FILE, open_store
+from draftmill.store.opening import open_store
 from draftmill.store.probe import Probe, probe
 
 app = typer.Typer(no_args_is_help=True, help="Look at a store.")
@@ -33,13 +32,9 @@ def store() -> None:
 
 @app.command()
 def check(
-    store: Annotated[
-        str, typer.Option(envvar="DRAFTMILL_STORE", help="A folder, file:///folder or s3://bucket/prefix.")
-    ] = "./mill-store",
-    credentials_file: Annotated[
-        Path | None, typer.Option(envvar=CREDENTIALS_FILE, help="A file in the form of ~/.aws/credentials.")
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    store: Store = DEFAULT_STORE,
+    credentials_file: Credentials = None,
+    as_json: AsJson = False,
 ) -> None:
     """Try a store out: does it create only once, keep bytes, checksums, names?
 

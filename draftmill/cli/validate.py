@@ -17,7 +17,8 @@ from rich.console import Console
 from rich.table import Table
 
 from draftmill.cli.bar import progress_bar
-from draftmill.cli.folder import folder
+from draftmill.cli.folder import file_path, folder
+from draftmill.cli.retrieval import DEFAULT_STORE, Store
 from draftmill.cli.telling import plain, tell
 from draftmill.outcome import BadConfiguration, InputOutput, MillError, Refused
 
@@ -50,9 +51,7 @@ def validate(
         bool, typer.Option("--selftest", help="Show every check a package that only it catches.")
     ] = False,
     publish: Annotated[bool, typer.Option("--publish", help="Put the report into the store.")] = False,
-    store: Annotated[
-        str, typer.Option(envvar="DRAFTMILL_STORE", help="A folder, or s3://bucket/prefix.")
-    ] = "./mill-store",
+    store: Store = DEFAULT_STORE,
     work: Annotated[
         Path, typer.Option(envvar="DRAFTMILL_WORK", parser=folder, metavar="FOLDER", help="Where downloads are kept.")
     ] = Path("mill-work"),
@@ -62,7 +61,12 @@ def validate(
     ] = "process",
     sign_key: Annotated[
         Path | None,
-        typer.Option(envvar="DRAFTMILL_SIGN_KEY", help="Sign what --publish publishes with this private key (PEM)."),
+        typer.Option(
+            envvar="DRAFTMILL_SIGN_KEY",
+            parser=file_path,
+            metavar="FILE",
+            help="Sign what --publish publishes with this private key (PEM).",
+        ),
     ] = None,
 ) -> None:
     """Prove or refute what a FastFlowLM DFlash package says of itself, check by check.
@@ -74,9 +78,8 @@ def validate(
         raise typer.BadParameter("give a package, or --selftest", param_hint="PACKAGE")
     if package is not None and not package.strip():
         raise typer.BadParameter("is empty; give a folder, or owner/repo", param_hint="PACKAGE")
-    for option, text in (("--store", store), ("--hub", hub)):
-        if not text.strip():
-            raise typer.BadParameter("is empty; leave it away for the usual one", param_hint=option)
+    if not hub.strip():
+        raise typer.BadParameter("is empty; leave it away for the usual one", param_hint="--hub")
     try:
         if selftest:
             raise typer.Exit(_selftest(as_json))

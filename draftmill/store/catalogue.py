@@ -23,7 +23,7 @@ from draftmill.store.index import Index, Measurement, Row, read_index
 from draftmill.store.interface import Store
 from draftmill.store.manifest import NAME as MANIFEST
 from draftmill.store.manifest import TOP, File, Manifest
-from draftmill.store.opening import open_store
+from draftmill.store.opening import open_existing_store
 from draftmill.store.pull import THREADS, Pulled, pull, read_publication
 from draftmill.store.reading import verified
 from draftmill.store.reference import Place, Reference, ambiguous, no_version, place_of, read_reference, unknown
@@ -77,8 +77,8 @@ class Catalogue:
 
     @classmethod
     def open(cls, url: str, credentials_file: Path | None = None) -> "Catalogue":
-        """url: a folder, file:///folder or s3://bucket/prefix, see `opening.open_store`."""
-        return cls(open_store(url, credentials_file))
+        """url: a folder that exists, file:///folder or s3://bucket/prefix, see `opening.open_existing_store`."""
+        return cls(open_existing_store(url, credentials_file))
 
     def listing(self, *, fresh: bool = False, progress: Progress = silent) -> Listing:
         """The store's index; where there is none, or `fresh`, one made from manifests and reports, which is slower."""

@@ -46,6 +46,23 @@ def open_store(url: str, credentials_file: Path | None = None) -> Store:
     return _open_s3(parts.netloc, parts.path.strip("/"), options, credentials_file or (Path(named) if named else None))
 
 
+def open_existing_store(url: str, credentials_file: Path | None = None) -> Store:
+    """For who only reads: a folder that is not there is a mistyped address, and no empty store.
+
+    Raises BadConfiguration (also "store.no_folder"), and what a folder that may not be read raises.
+    """
+    store = open_store(url, credentials_file)
+    if isinstance(store, LocalStore) and not store.root.is_dir():
+        found = "is no folder" if store.root.exists() else "does not exist"
+        raise BadConfiguration(
+            f"{store.name} {found}, so that there is no store to read; name yours with --store or DRAFTMILL_STORE. "
+            "What publishes first makes the folder.",
+            code="store.no_folder",
+            where="--store",
+        )
+    return store
+
+
 def _open_s3(bucket: str, prefix: str, options: dict[str, str], credentials_file: Path | None) -> "S3Store":
     import boto3
     from botocore.config import Config

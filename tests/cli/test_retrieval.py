@@ -90,7 +90,43 @@ def test_list_says_when_nothing_is_like_that(store: LocalStore, tmp_path: Path) 
     result = run(store, "list", "--family", "Gumiho")
     assert (result.exit_code, result.stdout) == (0, "")
     assert "none of the 1 drafters here is like that" in result.stderr
+    (tmp_path / "empty").mkdir()
     assert "the store is empty" in run(LocalStore(tmp_path / "empty"), "list").stderr
+
+
+@pytest.mark.parametrize("arguments", [["list"], ["show", "a/b"], ["pull", "a/b"], ["url", "a/b"], ["store", "index"]])
+def test_a_mistyped_store_is_not_an_empty_one(tmp_path: Path, arguments: Any) -> None:
+    (tmp_path / "file").write_text("")
+    for name, why in (("absent", "does not exist"), ("file", "is no folder")):
+        result = run(LocalStore(tmp_path / name), *arguments)
+        assert (result.exit_code, result.stdout) == (1, "")
+        assert f"failed store.no_folder: {tmp_path / name} {why}" in flat(result.stderr)
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["list", "--store", ""],
+        ["list", "--credentials-file", " "],
+        ["pull", "amd/PARD-Tiny", "-o", ""],
+        ["pull", "amd/PARD-Tiny", "--public-key", ""],
+        ["pull", ""],
+        ["verify", ""],
+        ["verify", "amd/PARD-Tiny", "--store", ""],
+        ["sign", "amd/PARD-Tiny", "--key", ""],
+    ],
+)
+def test_an_empty_option_is_wrong_usage_and_not_the_folder_one_is_in(
+    store: LocalStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: Any
+) -> None:
+    here = tmp_path / "here"
+    here.mkdir()
+    monkeypatch.chdir(here)
+    result = run(store, *arguments)
+    assert result.exit_code == 2
+    assert "is empty" in flat(result.stderr)
+    assert not any(here.iterdir())
 
 
 def test_store_index_writes_what_list_reads(store: LocalStore) -> None:
@@ -356,6 +392,22 @@ def test_sign_then_pull_and_verify_with_the_public_key(
         assert verdict(*place, "--public-key", str(pair.private)) == (1, "signing.key")
     (tmp_path / "PARD-Tiny" / Q4).write_bytes(b"x")
     assert verdict("PARD-Tiny", "--public-key", str(pair.public)) == (1, "verify.bytes_differ")
+
+
+def test_verify_takes_its_store_from_the_environment(store: LocalStore, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    run(store, "pull", "amd/PARD-Tiny", "-o", str(out))
+    assert run(store, "verify", "amd/PARD-Tiny").exit_code == 0
+    nowhere = run(store, "verify", "amd/PARD-Tiny", DRAFTMILL_STORE="")
+    assert nowhere.exit_code == 3
+    assert "--store or DRAFTMILL_STORE" in flat(nowhere.stderr)
+    published = next(store.root.rglob("manifest.json"))
+    published.chmod(0o600)
+    published.write_bytes(published.read_bytes() + b"\n")
+    differs = run(store, "verify", str(out))
+    assert (differs.exit_code, "verify.manifest_differs" in differs.stdout) == (1, True)
+    assert "are as published, and 1 finding says what is not" in flat(differs.stdout)
+    assert run(store, "verify", str(out), DRAFTMILL_STORE="").exit_code == 0
 
 
 def test_verify_reads_a_publication_where_it_lies(store: LocalStore) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import typer
 from typer.testing import CliRunner
 
+from draftmill.outcome import BadConfiguration
 from draftmill.store.local import LocalStore
 from flows.gc_command import gc
 from tests.flows.test_cache_garbage import finished
@@ -56,3 +57,15 @@ def test_a_dry_run_names_what_a_run_removes_and_removes_nothing(tmp_path: Path) 
     assert (work / "jobs" / "check" / jobs["check"]).is_dir()
     assert not (work / "jobs" / "convert" / jobs["convert"]).exists()
     assert run(store, work)["objects"] == []
+
+
+def test_a_mistyped_store_is_told_before_anything_is_removed(tmp_path: Path) -> None:
+    job = finished(tmp_path / "work", "convert", 100)
+    for path in (tmp_path / "work").rglob("*"):
+        os.utime(path, (OLD, OLD))
+    app = typer.Typer()
+    app.command()(gc)
+    result = CliRunner().invoke(app, ["--store", str(tmp_path / "absent"), "--work", str(tmp_path / "work")])
+    assert isinstance(result.exception, BadConfiguration)
+    assert result.exception.code == "store.no_folder"
+    assert (tmp_path / "work" / "jobs" / "convert" / job.digest[:32]).is_dir()
