@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from draftmill.digest import sha256_file, sha256_json
-from draftmill.store.manifest import recipe_digest
+from draftmill.store.manifest import INHERITS, recipe_digest
 from flows.code_digest import code_digest
 from flows.lineage import named_licences
 from flows.order import Order
@@ -62,9 +62,7 @@ def asked_for(order: Order) -> dict[str, Any]:
     if order.licence_files:
         parameters["licence_files"] = {path.name: sha256_file(path) for path in order.licence_files}
     if inherited := named_licences(order):
-        parameters["inherits"] = {
-            id: {path.name: sha256_file(path) for path in files} for id, files in inherited.items()
-        }
+        parameters[INHERITS] = {id: {path.name: sha256_file(path) for path in files} for id, files in inherited.items()}
     if order.converter == "stock":
         parameters |= stock.converter_digest()
     if order.quantizer == "stock":

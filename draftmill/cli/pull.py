@@ -87,10 +87,11 @@ def pull(
         folder = out or Path(place.entry.rpartition("/")[2])
         with progress_bar() as progress:
             pulled = catalogue.pull(place.folder, folder, quant or (), progress, public_key=public_key)
+        lines = _serve_lines(catalogue, pulled, server)
         if later := catalogue.later_verdict(pulled.manifest):
             why = f", {later.reason.code}: {later.reason.sentence}" if later.reason else ""
             remark([f"this is an older publication; the newest verdict on {later.entry} is {later.verdict}{why}"])
-        lines = _serve_lines(catalogue, pulled, server)
+        remark(catalogue.problems)
         if as_json:
             print_json(
                 {
@@ -123,7 +124,7 @@ def _draw(
     )
     if public_key:
         console.print(f"[green]signed[/] by the key of {plain(str(public_key))}")
-    console.print(f"licence {plain(manifest.licence.id or 'not named')}, see draftmill-notices.txt")
+    console.print(f"licence {plain(manifest.terms or 'not named')}, see draftmill-notices.txt")
     for obligation in manifest.obligations:
         console.print(f"terms {plain(obligation_line(obligation))}")
     for notice in manifest.notices:
@@ -231,11 +232,11 @@ def verify(
                 }
             )
         else:
-            _draw_verdict(found, verdict, public_key)
+            _draw_verdict(found, public_key)
         raise typer.Exit(REFUSED_OR_FAILED if found.findings else 0)
 
 
-def _draw_verdict(found: Any, verdict: str, public_key: Path | None) -> None:
+def _draw_verdict(found: Any, public_key: Path | None) -> None:
     console = Console(emoji=False, soft_wrap=True)
     for refusal in found.findings:
         tell(console, "refused", refusal.as_json())
@@ -272,7 +273,9 @@ def url(
 ) -> None:
     """Print addresses that need no credentials: whoever has one can read that file until it expires."""
     with ending(as_json):
-        found = open_catalogue(store, credentials_file).urls(ref, file=file, quants=quant or (), expires_s=expires)
+        catalogue = open_catalogue(store, credentials_file)
+        found = catalogue.urls(ref, file=file, quants=quant or (), expires_s=expires)
+        remark(catalogue.problems)
         if as_json:
             print_json(
                 [{**each.file.model_dump(mode="json"), "url": each.url, "expires_s": each.expires_s} for each in found]

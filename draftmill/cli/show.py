@@ -17,8 +17,10 @@ from draftmill.cli.retrieval import (
     Ref,
     Store,
     open_catalogue,
+    remark,
 )
 from draftmill.cli.telling import plain
+from draftmill.store.manifest import INHERITS
 from draftmill.store.notices import ancestor_line, obligation_line
 
 if TYPE_CHECKING:
@@ -41,6 +43,7 @@ def show(
     with ending(as_json):
         catalogue = open_catalogue(store, credentials_file)
         shown = catalogue.show(ref, fresh=fresh)
+        remark(catalogue.problems)
         if as_json:
             print_json(
                 {
@@ -98,7 +101,11 @@ def _facts(shown: "Shown") -> Iterator[tuple[str, str]]:
         yield "with", ", ".join(f"{tool.name} {tool.version}" for tool in manifest.tools)
         yield (
             "asked for",
-            ", ".join(f"{name} {value}" for name, value in manifest.parameters.items() if value not in (None, [], "")),
+            ", ".join(
+                f"{name} {value}"
+                for name, value in manifest.parameters.items()
+                if name != INHERITS and value not in (None, [], "")
+            ),
         )
         yield from (("can", sentence) for sentence in manifest.can)
         yield from (("cannot", sentence) for sentence in manifest.cannot)

@@ -16,7 +16,8 @@ from draftmill.reports.notation import size
 from draftmill.reports.ratios_plot import Measured, ratios_plot
 from draftmill.reports.template import render
 from draftmill.store.index import Measurement, Row
-from draftmill.store.manifest import Manifest
+from draftmill.store.manifest import INHERITS, Manifest
+from draftmill.store.notices import ancestor_line, obligation_line
 from draftmill.store.provenance import NAME as PROVENANCE
 
 MOST_LINES, MOST_PLOTS = 12, 4
@@ -50,6 +51,8 @@ def drafter_page(rows: Sequence[Row], key: str, manifest: Manifest | None, probl
         manifest=manifest,
         problem=problem,
         provenance=f"{manifest.folder}/{PROVENANCE}" if manifest else None,
+        obligations=[obligation_line(each) for each in manifest.obligations] if manifest else [],
+        lineage=[ancestor_line(each) for each in manifest.lineage] if manifest else [],
         asked_for=_asked_for(manifest),
         runs=runs,
         plots=_plots(runs),
@@ -93,8 +96,9 @@ def _plots(runs: Sequence[Run]) -> list[Plot]:
 
 
 def _asked_for(manifest: Manifest | None) -> list[tuple[str, Any]]:
+    """Without what it inherits: that is told as the obligations."""
     given = manifest.parameters if manifest else {}
-    return [(name, value) for name, value in given.items() if value not in (None, [], "", {})]
+    return [(name, value) for name, value in given.items() if name != INHERITS and value not in (None, [], "", {})]
 
 
 def _file_name(key: str) -> str:

@@ -127,8 +127,9 @@ class Row(Strict):
 
     `reason` in short, `findings` what the verdict rests on, one by one, and `more_findings` how many others there are.
     family: PARD, PARD-2, Gumiho, DFlash, DFlash 2, or None where nothing tells. size: as a file name says it ("0.6B").
-    targets: the models it drafts for, as far as is known. licence: SPDX's name or the hub's. manifest, commit, recipe:
-    None where nothing was published (or, for the commit, resolved). page: key of a page for people.
+    targets: the models it drafts for, as far as is known. licence: SPDX's name or the hub's, and after
+    " + " each other one that binds, as an ancestor's does. manifest, commit, recipe: None where nothing was published
+    (or, for the commit, resolved). page: key of a page for people.
     """
 
     kind: Kind
@@ -265,14 +266,27 @@ def _joined(old: Row, new: Row) -> Row:
     )
 
 
-def update_index(store: Store, rows: Iterable[Row], pause: Callable[[float], object] = time.sleep) -> Index:
+def update_index(
+    store: Store,
+    rows: Iterable[Row],
+    pause: Callable[[float], object] = time.sleep,
+    *,
+    is_overtaken: Callable[[Row], bool] = lambda row: False,
+) -> Index:
     """Puts rows into the store's index, whatever others put into it meanwhile. Returns what was written.
+
+    is_overtaken: stored rows without a manifest that no longer hold; they go at the same time.
 
     Raises Temporary("store.changed") when it was changed each time, Refused("index.unreadable"), and what the store
     raises.
     """
     new = tuple(rows)
-    return replace_index(store, lambda stored: index_of(merged(stored.index.rows if stored else (), new)), pause)
+
+    def change(stored: Stored | None) -> Index:
+        old = stored.index.rows if stored else ()
+        return index_of(merged((row for row in old if row.manifest or not is_overtaken(row)), new))
+
+    return replace_index(store, change, pause)
 
 
 def replace_index(

@@ -150,7 +150,7 @@ def row_of(
             )
             for file, part in zip(models, parts, strict=True)
         ),
-        licence=manifest.licence.id,
+        licence=manifest.terms,
         manifest=manifest.key,
         commit=manifest.source.commit,
         recipe=manifest.recipe,

@@ -18,6 +18,9 @@ from draftmill.store.clearing import being_cleared, is_mark
 from draftmill.store.keys import check_key, check_keys
 
 NAME = "manifest.json"
+INHERITS = "inherits"
+"""The parameter with the licences that bind by what was asked for, and digests of their texts: `obligations` says it
+for people."""
 TOP = {"model": "models", "package": "packages"}
 
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
@@ -153,6 +156,12 @@ class Manifest(Strict):
     @property
     def key(self) -> str:
         return f"{self.folder}/{NAME}"
+
+    @property
+    def terms(self) -> str | None:
+        """Its own licence and every other that binds: "MIT + llama3.2". None where none is named and none binds."""
+        named = [self.licence.id, *(obligation.licence for obligation in self.obligations)]
+        return " + ".join(dict.fromkeys(name for name in named if name)) or None
 
     def key_of(self, path: str) -> str:
         return f"{self.folder}/{path}"

@@ -5,11 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from draftmill.licences.lineage import Start, trace
 from draftmill.reports.drafter_page import drafter_page
 from draftmill.store.index import Pairing, Reason, Row
-from draftmill.store.index_rebuilding import measurement_of, row_at
+from draftmill.store.index_rebuilding import measurement_of, row_at, row_of
 from draftmill.store.local import LocalStore
-from draftmill.store.manifest import Manifest
+from draftmill.store.manifest import Manifest, Obligation
 from tests.reports.showcase import FINDINGS, HOSTILE, PAIRS
 from tests.store.drafters import START, contents, publish_drafter, refused_row
 from tests.support import measured
@@ -56,6 +57,30 @@ def test_what_there_is_to_fetch_has_its_size_its_digest_and_the_command(publishe
     assert f"recipe {manifest.recipe}" in found
     assert manifest.source.commit in found
     assert "pass: every check passed, 2 model files published" in found
+
+
+def test_inherited_terms_and_the_lineage_are_told(published: tuple[Row, Manifest], tmp_path: Path) -> None:
+    """Where the row is from, too: the table of all drafters and `list` show its licence."""
+    llama = Obligation(licence="llama3.2", because_of=("meta-llama/Llama-3.2-1B",), agreement="LICENSE-llama3.2.txt")
+    manifest = published[1].model_copy(
+        update={
+            "obligations": (llama,),
+            "lineage": trace([Start("meta-llama/Llama-3.2-1B", "base", "the catalogue")]),
+            "parameters": {"quants": ["F16"], "inherits": {"llama3.2": {"LICENSE": "ab" * 32}}},
+        }
+    )
+    row = row_of(manifest, {})
+    assert (row.licence, published[0].licence) == ("MIT + llama3.2", "MIT")
+    found = words(row, manifest=manifest)
+    assert "licence MIT + llama3.2 text LICENSE terms that bind llama3.2 (of meta-llama/Llama-3.2-1B): see" in found
+    assert "comes from meta-llama/Llama-3.2-1B (base, as the catalogue says; licence llama3.2, by" in found
+    assert "quants" in found
+    assert "inherits" not in found
+    plain = words(published[0], manifest=published[1])
+    assert "terms that bind" not in plain
+    assert "comes from" not in plain.replace("Where it comes from", "")
+    own = llama.model_copy(update={"licence": "MIT", "because_of": ("itself",)})
+    assert manifest.model_copy(update={"obligations": (own,)}).terms == "MIT"
 
 
 def test_an_older_publication_is_told_to_be_older_than_the_verdict(published: tuple[Row, Manifest]) -> None:
