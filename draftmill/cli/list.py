@@ -22,7 +22,7 @@ from draftmill.cli.retrieval import (
 from draftmill.cli.telling import plain
 
 if TYPE_CHECKING:
-    from draftmill.store.catalogue import Listing
+    from draftmill.store.catalogue import Catalogue, Listing
     from draftmill.store.index import Measurement, Row
 
 
@@ -45,7 +45,7 @@ def list_(
         rows = catalogue.rows(
             family=family, verdict=verdict, target=target, device=device, history=history, listing=listing
         )
-        remark(_remarks(listing, rows, fresh))
+        remark(_remarks(catalogue, listing, rows, fresh))
         if as_json:
             print_json(
                 {
@@ -59,9 +59,9 @@ def list_(
             Console(emoji=False).print(_table(rows))
 
 
-def _remarks(listing: "Listing", rows: "tuple[Row, ...]", fresh: bool) -> list[str]:
-    said = list(listing.problems)
-    if not listing.from_index and not fresh and listing.index.rows:
+def _remarks(catalogue: "Catalogue", listing: "Listing", rows: "tuple[Row, ...]", fresh: bool) -> list[str]:
+    said = [*catalogue.problems, *listing.problems]
+    if not (listing.from_index or fresh or catalogue.problems) and listing.index.rows:
         said.append("there is no index, so every manifest was read; `draftmill store index` writes one")
     if not rows:
         of = len(listing.index.newest())

@@ -246,9 +246,8 @@ def _draw_verdict(found: Any, public_key: Path | None) -> None:
         said += f", and {bad} {'finding says' if bad == 1 else 'findings say'} what is not"
     if public_key and not found.findings:
         said += f", and signed by the key of {public_key}"
-    console.print(
-        f"[{'red' if found.findings else 'green'}]{verdict}[/]{':' if found.findings else ''} {plain(said + absent)}"
-    )
+    shown = "[red]refused:[/]" if found.findings else "[green]pass[/]"
+    console.print(f"{shown} {plain(said + absent)}")
 
 
 def _no_verdict(error: MillError, as_json: bool) -> None:

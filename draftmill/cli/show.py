@@ -42,8 +42,10 @@ def show(
     """
     with ending(as_json):
         catalogue = open_catalogue(store, credentials_file)
-        shown = catalogue.show(ref, fresh=fresh)
-        remark(catalogue.problems)
+        try:
+            shown = catalogue.show(ref, fresh=fresh)
+        finally:
+            remark(catalogue.problems)
         if as_json:
             print_json(
                 {

@@ -15,11 +15,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from draftmill.outcome import InputOutput, Refusal, Refused, Temporary
 from draftmill.progress import Progress, silent
-from draftmill.store.index import Index, Measurement, Row, read_index
+from draftmill.store.index import Index, Measurement, Row, Stored, Verdict, read_index
 from draftmill.store.interface import Store
 from draftmill.store.manifest import NAME as MANIFEST
 from draftmill.store.manifest import TOP, File, Manifest
@@ -70,19 +70,35 @@ class Url:
 
 
 class Catalogue:
-    """A store, read. Every method raises a `MillError` whose sentence says what to do."""
+    """A store, read. Every method raises a `MillError` whose sentence says what to do.
+
+    `problems`: why the index was passed over, where it cannot be read; manifests and reports told what they could.
+    """
 
     def __init__(self, store: Store) -> None:
         self.store = store
+        self.problems: tuple[str, ...] = ()
 
     @classmethod
     def open(cls, url: str, credentials_file: Path | None = None) -> "Catalogue":
         """url: a folder that exists, file:///folder or s3://bucket/prefix, see `opening.open_existing_store`."""
         return cls(open_existing_store(url, credentials_file))
 
+    def _index(self) -> Stored | None:
+        """None also where it cannot be read: it is a convenience, and whatever else it says is in the manifests."""
+        try:
+            return read_index(self.store)
+        except Refused as refused:
+            found = refused.refusals[0]
+            self.problems = (
+                f"{found.where} is passed over, with the verdicts that led to no publication ({found.measured}). "
+                + found.sentence,
+            )
+            return None
+
     def listing(self, *, fresh: bool = False, progress: Progress = silent) -> Listing:
-        """The store's index; where there is none, or `fresh`, one made from manifests and reports, which is slower."""
-        stored = None if fresh else read_index(self.store)
+        """The store's index; where none can be read, or `fresh`, one made from manifests and reports: slower."""
+        stored = None if fresh else self._index()
         if stored:
             return Listing(stored.index, from_index=True)
         from draftmill.store.index_rebuilding import build_index
@@ -103,8 +119,10 @@ class Catalogue:
         """The newest row of each entry (`history`: all of them) for which every filter holds, by entry.
 
         family, verdict, device: the whole word, in any case; device: a row with a measurement on it. target: part of a
-        target's name, in any case.
+        target's name, in any case. Raises ValueError for a word that is no verdict.
         """
+        if verdict is not None and verdict.casefold() not in get_args(Verdict):
+            raise ValueError(f"{verdict!r} is no verdict; these are: {', '.join(get_args(Verdict))}")
         index = (listing or self.listing()).index
         rows = index.rows if history else index.newest()
         return tuple(row for row in rows if _fits(row, family, verdict, target, device))
@@ -163,13 +181,13 @@ class Catalogue:
 
     def measurements(self, draft: str) -> tuple[Measurement, ...]:
         """What the index knows of the model with this sha256."""
-        stored = read_index(self.store)
+        stored = self._index()
         found = {each.report: each for row in (stored.index.rows if stored else ()) for each in row.measurements}
         return tuple(each for each in found.values() if each.draft == draft)
 
     def later_verdict(self, manifest: Manifest) -> Row | None:
         """The entry's newest row, where it is of a later day and led to no publication: what is published is old."""
-        stored = read_index(self.store)
+        stored = self._index()
         rows = [row for row in (stored.index.rows if stored else ()) if row.entry == manifest.entry]
         newest = next((row for row in rows if row.kind == manifest.kind), None)
         return newest if newest and newest.manifest is None and newest.created > manifest.created else None
@@ -232,7 +250,7 @@ class Catalogue:
     def _nothing(self, reference: Reference, same: list[Place]) -> Refused:
         if same:
             return no_version(reference, map(str, same), self.store.name)
-        stored = read_index(self.store)
+        stored = self._index()
         rows = stored.index.rows if stored else ()
         if refused := next((row for row in rows if _fits_row(reference, row) and row.manifest is None), None):
             return _not_published(self.store, refused)

@@ -169,6 +169,26 @@ def test_show_tells_origin_licence_proofs_measurements_and_history(store: LocalS
         assert part in said, part
 
 
+@pytest.mark.parametrize("damage", [b"{", b'{"schema_version": 2, "written": "2026-01-01T00:00:00Z", "rows": []}'])
+def test_an_index_that_cannot_be_read_stops_no_reader(store: LocalStore, tmp_path: Path, damage: bytes) -> None:
+    assert run(store, "store", "index").exit_code == 0
+    arguments = (["list"], ["show", "PARD-Tiny"], ["pull", "PARD-Tiny", "-o", str(tmp_path / "out")])
+    assert "passed over" not in "".join(run(store, *each).stderr for each in arguments)
+    path = store.root / "index.json"
+    path.chmod(0o600)
+    path.write_bytes(damage)
+    for each in arguments:
+        result = run(store, *each)
+        assert result.exit_code == 0
+        assert "amd/PARD-Tiny" in result.stdout
+        assert result.stderr.count("index.json is passed over") == 1
+    url = run(store, "url", "PARD-Tiny", "--file", Q4)
+    assert (url.exit_code, url.stdout.startswith("file:///")) == (0, True)
+    unknown = run(store, "show", "amd/Nothing")
+    assert (unknown.exit_code, "index.json is passed over" in unknown.stderr) == (1, True)
+    assert "index.unreadable" in run(store, "store", "index").stderr  # who writes does not lose what it holds
+
+
 def test_show_prints_the_evidence_whole_as_json(store: LocalStore) -> None:
     found = json.loads(run(store, "show", "PARD-Tiny", "--json").stdout)
     assert found["evidence"]["proof.json"]["drafter"]["pard_token"] == 7

@@ -134,7 +134,9 @@ def test_rows_are_filtered_by_each_column(local: LocalStore, folder: Path) -> No
 
     assert entries() == ["amd/Gumiho-8B", "amd/PARD-A", "x/Draft"]
     assert entries(family="pard") == ["amd/PARD-A"]
-    assert entries(verdict="refused") == ["amd/Gumiho-8B", "x/Draft"]
+    assert entries(verdict="refused") == entries(verdict="Refused") == ["amd/Gumiho-8B", "x/Draft"]
+    with pytest.raises(ValueError, match="'nonsense' is no verdict; these are: pass, refused, no verdict"):
+        entries(verdict="nonsense")
     assert entries(target="qwen3-8b") == ["x/Draft"]
     assert entries(device="cpu") == []
     assert entries(family="PARD", history=True) == ["amd/PARD-A", "amd/PARD-A"]
