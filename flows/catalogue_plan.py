@@ -39,6 +39,7 @@ LOOKS = 8
 LISTS = 4
 PAGES = 2000
 """Repositories, of each of so many lists at once, that are held before they are looked through."""
+GONE = "catalogue.gone"
 FINAL = ("pass", "refused")
 """Verdicts that hold while nothing changes."""
 
@@ -202,7 +203,7 @@ class Planner:
                 "It is in the catalogue, and the hub does not list it. `draftmill catalogue discover` says whether it "
                 "was renamed; remove the row if it is gone."
             )
-            problem = Refused(Refusal("catalogue.gone", repo, "not listed", "a repository", sentence))
+            problem = Refused(Refusal(GONE, repo, "not listed", "a repository", sentence))
             plan.items.append(Item(repo, "not on the hub any more", "", {}, problem=problem))
 
     def _reason(self, listed: Listed, standing: Standing | None) -> str:

@@ -29,7 +29,7 @@ from draftmill.store.opening import open_store
 from draftmill.store.probe import ready_store
 from flows.budget import Budget, available_memory, free_disk
 from flows.cache import JobCache
-from flows.catalogue_index import index_rows
+from flows.catalogue_index import index_returned, index_rows
 from flows.catalogue_order import CatalogueOrder
 from flows.catalogue_pairs import Paired, Targets, find_pairs
 from flows.catalogue_plan import Item, Plan, make_plan
@@ -78,6 +78,7 @@ def catalogue_run(order: dict[str, Any]) -> State[Summary]:
     catalogue = load_catalogue(given.catalogue)
     plan = make_plan(given, catalogue, store)
     get_run_logger().info("%d to run, %d unchanged", len(plan.items), len(plan.skips))
+    index_returned(store, (skip.repo for skip in plan.skips), catalogue)
     rows = _run(given, catalogue, store, plan, run) if plan.items else []
     skipped = [
         RunRow(repo=s.repo, family=s.family or None, route=None, verdict=s.verdict, ran=False, reason=s.reason)  # type: ignore[arg-type]
@@ -208,7 +209,7 @@ def _row(item: Item, **ending: Any) -> RunRow:
 
 def _keep(bench: Bench, catalogue: Catalogue, rows: list[RunRow], run: str) -> None:
     """Into the index first: what is said to be known here is not looked at again."""
-    index_rows(bench.store, [(row, bench.items[row.repo]) for row in rows])
+    index_rows(bench.store, [(row, bench.items[row.repo]) for row in rows], catalogue)
     new = {row.repo: _standing(row, bench.items[row.repo], catalogue, run) for row in rows if row.commit}
     if new:
         update_standings(bench.store, new)

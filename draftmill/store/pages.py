@@ -37,8 +37,8 @@ def publish_pages(
     progress: Progress = silent,
     pause: Callable[[float], object] = time.sleep,
 ) -> None:
-    """Makes the pages of these drafters, and index.html, as index.json is now. None: of all, and removes the pages of
-    drafters that index.json does not name. Does nothing where there is no index.json.
+    """Makes the pages of these drafters, and index.html, as index.json is now, and removes those of drafters that
+    index.json does not name. None: of all that have one or should. Does nothing where there is no index.json.
 
     Raises Temporary("store.changed") when others were first each time, and what the store raises.
     """
@@ -86,6 +86,8 @@ def _replace_drafters(store: Store, pages: dict[str, Drafter]) -> list[str]:
         def replace(key: str) -> bool:
             own = rows.get(pages[key])
             if not own:
+                if heads[key]:
+                    store.delete(key)
                 return True
             try:
                 _replace(store, key, heads[key], drafter_page(own, key, *_manifest(store, own)))
