@@ -30,7 +30,7 @@ from flows.licences import terms_of_order
 from flows.lineage import trace_lineage
 from flows.order import Ending, Order
 from flows.publication import Publication, assemble, entry_name
-from flows.recipe import asked_for, conversion_recipe
+from flows.recipe import ancestors_named, asked_for, conversion_recipe
 from flows.runners.choice import make_runner
 from flows.runners.runner import Runner
 from flows.secrets import secret_files
@@ -121,7 +121,7 @@ def _convert(order: Order, chain: Chain, steps: Steps) -> Ending:
     listing: Listing = do(steps.resolve(order.ref, "model")).facts["listing"]
     donor_ref = _donor_of(order, listing)
     donor: Listing | None = do(steps.resolve(donor_ref, "tokenizer")).facts["listing"] if donor_ref else None
-    parameters = asked_for(order)
+    parameters = asked_for(order) | ancestors_named(order)
     recipe = conversion_recipe(order, listing["commit"], (donor["repo"], donor["commit"]) if donor else None).digest
     entry = entry_name(order, listing)
     if found := find(store, "model", entry, listing["commit"], recipe):

@@ -16,6 +16,7 @@ GATE = ("download", "gate")
 """The jobs of each."""
 
 _FIELDS = {"base", "quants", "converter", "quantizer", "name", "licence", "licence_statement"}
+_ANCESTORS = {"derived_from", "trained_for", "upstream"}
 SHORT = 12
 
 
@@ -53,6 +54,11 @@ def conversion_recipe(order: Order, commit: str, donor: tuple[str, str] | None) 
 def gate_recipe(entry: str, commit: str, left_aside: Sequence[str]) -> Recipe:
     """left_aside: names of the files that the gate is not given."""
     return Recipe(commit, {"title": entry, "left_aside": list(left_aside)}, GATE)
+
+
+def ancestors_named(order: Order) -> dict[str, Any]:
+    """What it was said to come from: it decides which terms bind, of which `asked_for` has what changes the files."""
+    return {name: value for name, value in order.model_dump(mode="json", include=_ANCESTORS).items() if value}
 
 
 def asked_for(order: Order) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from prefect.artifacts import create_markdown_artifact
 from prefect.states import Completed, State
 from pydantic import BaseModel, ConfigDict
 
-from draftmill.licences.terms import is_carried, terms_of
+from draftmill.licences.terms import is_agreement, is_carried, terms_of
 from draftmill.reports.gate_files import JSON, PAGE, write_gate
 from draftmill.store.interface import Store
 from draftmill.store.manifest import Licence, Manifest, Source, Tool
@@ -32,7 +32,7 @@ from flows.convert_model import index, publish, run_job
 from flows.lineage import trace_lineage
 from flows.order import Order
 from flows.publication import Publication, entry_name, results_of, source_of
-from flows.recipe import gate_recipe
+from flows.recipe import ancestors_named, gate_recipe
 from flows.runners.choice import make_runner
 from flows.runners.runner import GIB, Limits, Runner
 from flows.secrets import secret_files
@@ -157,7 +157,7 @@ def _manifest(
     results: dict[str, str],
 ) -> Manifest:
     known = terms_of(listing["licence"])
-    text = next(iter(sorted(_carried(listing))), None)
+    text = next((path for path in sorted(_carried(listing)) if is_agreement(path)), None)
     return Manifest(
         kind="package",
         entry=entry,
@@ -167,7 +167,7 @@ def _manifest(
             describe(path, name, "evidence" if name in (JSON, PAGE) else "licence") for name, path in files.items()
         ),
         tools=tuple(Tool(name=tool.name, version=tool.version, digest=tool.digest) for tool in result.tools),
-        parameters=parameters,
+        parameters=parameters | ancestors_named(order),
         job_keys=keys,
         job_results=results,
         licence=Licence(id=known.id if known else listing["licence"], text=text, statement=STATEMENT),

@@ -114,9 +114,10 @@ class Manifest(Strict):
 
     `entry` is the "owner/repo" it is published under. `job_keys` are the keys of the job runs that made the files,
     `job_results` the digests of what those said (result.json, in the job cache of the mill that ran them), `parameters`
-    what the recipe was asked for. `lineage` is what it was made from and trained for, `obligations` the licences that
-    bind because of it. `notices` are lines that travel with the files. `created`, `job_results` and the addresses of
-    hubs are the only members that differ between two runs of one recipe on one machine.
+    what was asked for, with the ancestors that were named. `lineage` is what it was made from and trained for,
+    `obligations` the licences that bind because of it. `notices` are lines that travel with the files. `created`,
+    `job_results` and the addresses of hubs are the only members that differ between two runs of one order on one
+    machine.
     """
 
     schema_version: Literal[1] = 1

@@ -8,6 +8,7 @@ addresses of the types huggingface and generic (package-url).
 
 import hashlib
 import json
+from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote
 
@@ -44,8 +45,8 @@ def statement(manifest: Manifest, data: bytes) -> bytes:
                 "buildType": _BUILD_TYPES[manifest.kind],
                 "externalParameters": {
                     "entry": manifest.entry,
-                    "source": manifest.source.repo or manifest.source.origin,
-                    "revision": manifest.source.requested_revision,
+                    **_ref(manifest.source),
+                    **({"tokenizer_from": _ref(manifest.donor.source)} if manifest.donor else {}),
                     "parameters": manifest.parameters,
                 },
                 "internalParameters": {"recipe": manifest.recipe, "jobKeys": manifest.job_keys},
@@ -56,12 +57,23 @@ def statement(manifest: Manifest, data: bytes) -> bytes:
                     "id": BUILDER,
                     "version": {tool.name: tool.version for tool in manifest.tools if tool.name == "draftmill"},
                 },
-                "metadata": {"invocationId": manifest.recipe, "finishedOn": manifest.created.isoformat()},
+                # No invocationId: two invocations of one recipe end with one manifest, which names neither.
+                "metadata": {"finishedOn": _timestamp(manifest.created)},
                 "byproducts": _byproducts(manifest, files, evidence),
             },
         },
     }
     return (json.dumps(value, indent=1, ensure_ascii=True) + "\n").encode()
+
+
+def _ref(source: Source) -> dict[str, str]:
+    """What was asked for, before it was pinned."""
+    return {"source": source.repo or source.origin, "revision": source.requested_revision}
+
+
+def _timestamp(when: datetime) -> str:
+    """RFC 3339 in UTC, with the Z that in-toto's Timestamp has."""
+    return when.astimezone(UTC).isoformat().replace("+00:00", "Z")
 
 
 def _dependencies(manifest: Manifest) -> list[dict[str, Any]]:

@@ -181,6 +181,7 @@ def test_what_a_llama_was_made_into_is_published_with_its_terms_signed_or_not_at
     assert (code, ending["kind"]) == (0, "published"), err
     manifest = ending["manifest"]
     assert [each["licence"] for each in manifest["obligations"]] == ["llama3.2"]
+    assert manifest["parameters"]["derived_from"] == ["meta-llama/Llama-3.2-1B"]
     assert ("meta-llama/Llama-3.2-1B", "llama3.2") in [(each["name"], each["licence"]) for each in manifest["lineage"]]
     assert {"LICENSE-llama3.2.txt", "NOTICE"} <= {file["path"] for file in manifest["files"]}
     models = [file["path"] for file in manifest["files"] if file["role"] == "model"]

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,12 @@ def test_a_statement_says_what_the_manifest_says(tmp_path: Path) -> None:
         tmp_path,
         big=10,
         source=source(files=(*source().files, config)),
-        donor=Donor(source=source(repo="Qwen/Qwen3-8B", commit="d" * 40, hub="http://127.0.0.1:1"), proof="cd" * 32),
+        donor=Donor(
+            source=source(repo="Qwen/Qwen3-8B", requested_revision="v2", commit="d" * 40, hub="http://127.0.0.1:1"),
+            proof="cd" * 32,
+        ),
+        parameters={"quant": ["F16"], "trained_for": ["Qwen/Qwen3-8B"]},
+        created=datetime(2026, 3, 1, 12, 0, 0, 250_000, tzinfo=timezone(timedelta(hours=2))),
         tools=(Tool(name="draftmill", version="0.1.0"), Tool(name="llama-quantize", version="b1", digest="aa" * 32)),
     ).manifest
     evidence = File(path="proof.json", size=1, sha256="99" * 32, role="evidence")
@@ -44,7 +50,8 @@ def test_a_statement_says_what_the_manifest_says(tmp_path: Path) -> None:
         "entry": "amd/PARD-Tiny",
         "source": "amd/PARD-Tiny",
         "revision": "main",
-        "parameters": {"quant": ["F16"]},
+        "tokenizer_from": {"source": "Qwen/Qwen3-8B", "revision": "v2"},
+        "parameters": {"quant": ["F16"], "trained_for": ["Qwen/Qwen3-8B"]},
     }
     assert build["internalParameters"] == {"recipe": RECIPE, "jobKeys": {"convert": "k1"}}
     assert build["resolvedDependencies"] == [
@@ -71,7 +78,7 @@ def test_a_statement_says_what_the_manifest_says(tmp_path: Path) -> None:
         },
     ]
     assert run["builder"] == {"id": "urn:draftmill:mill", "version": {"draftmill": "0.1.0"}}
-    assert run["metadata"] == {"invocationId": RECIPE, "finishedOn": manifest.created.isoformat()}
+    assert run["metadata"] == {"finishedOn": "2026-03-01T10:00:00.250000Z"}
     assert run["byproducts"] == [
         {"name": "proof.json", "digest": {"sha256": "99" * 32}},
         {
@@ -97,7 +104,10 @@ def assert_is_of_the_published_forms(value: dict[str, Any]) -> None:
 
 def test_a_folder_has_no_address_and_the_digest_of_its_listing(tmp_path: Path) -> None:
     manifest = publication(tmp_path, source=source(origin="folder", repo=None, commit="e" * 64)).manifest
-    first = json.loads(statement(manifest, b""))["predicate"]["buildDefinition"]["resolvedDependencies"][0]
+    build = json.loads(statement(manifest, b""))["predicate"]["buildDefinition"]
+    assert build["externalParameters"]["source"] == "folder"
+    assert "tokenizer_from" not in build["externalParameters"]
+    first = build["resolvedDependencies"][0]
     assert first == {"name": "source", "digest": {"sha256": "e" * 64}}
 
 
