@@ -37,7 +37,7 @@ _SAMPLING = {
 class Provenance(BaseModel):
     """What the flow knows of a model's origin; None where it is not known.
 
-    repo: owner/name on the hub; name: how people call it when there is no repo (a folder). commit: 40 hex digits.
+    repo: owner/name on the hub; name: what it is published as, which may be another name. commit: 40 hex digits.
     licence: SPDX id where there is one. base_models: owner/name each. recipe: digest of the manifest's recipe.
     """
 
@@ -61,7 +61,8 @@ def describe(provenance: Provenance, weights: int, model: Path | None = None) ->
     """
     from gguf import Metadata
 
-    parts = name_parts(provenance.repo or provenance.name, weights)
+    owner, slash, _ = (provenance.repo or "").rpartition("/")
+    parts = name_parts(f"{owner}{slash}{provenance.name}", weights)
     return Metadata(
         name=Metadata.id_to_title(parts.name),
         organization=Metadata.id_to_title(parts.organization) if parts.organization else None,

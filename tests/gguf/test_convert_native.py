@@ -11,7 +11,7 @@ from gguf import GGUFReader
 
 from draftmill.gguf.convert_native import convert_native
 from draftmill.gguf.hyperparameters import Hyperparameters
-from draftmill.gguf.metadata import Provenance
+from draftmill.gguf.metadata import Provenance, describe
 from draftmill.gguf.tensor_names import llama3_factors
 from draftmill.outcome import Refused
 from tests.gguf.convert_models import SMALL, change_json, write_tiny_model
@@ -220,6 +220,15 @@ def test_provenance_and_pard_token_are_stated(model, tmp_path):
     assert re.fullmatch(r"native \d+\.\d+\.\d+", fields["draftmill.converter"])
 
 
+def test_the_name_that_it_is_published_as_is_its_name_and_the_repository_stays_its_source():
+    """A licence may rule how a published model's name begins."""
+    origin = Provenance(name="Llama-PARD-3.2-1B", repo="amd/PARD-Llama-3.2-1B")
+    told = describe(origin, 1_235_814_400)
+    assert (told.name, told.organization) == ("Llama PARD 3.2 1B", "Amd")
+    assert told.source_url == "https://huggingface.co/amd/PARD-Llama-3.2-1B"
+    assert describe(origin.model_copy(update={"name": "PARD-Llama-3.2-1B"}), 1_235_814_400).name == "PARD Llama 3.2 1B"
+
+
 def test_the_same_input_gives_the_same_bytes_whatever_the_threads(model, tmp_path):
     for threads in (1, 3):
         convert_native(model, model, tmp_path / f"{threads}.gguf", outtype="f16", provenance=NAME, threads=threads)
@@ -243,7 +252,7 @@ def test_memory_stays_far_below_the_weights(tmp_path):
     write_checkpoint(folder, "Qwen3ForCausalLM", **SMALL | {"hidden_size": 640, "num_hidden_layers": 1})
     code = (
         "import sys; from pathlib import Path; from draftmill.gguf.convert_native import convert_native\n"
-        "from draftmill.gguf.metadata import Provenance; folder = Path(sys.argv[1])\n"
+        "from draftmill.gguf.metadata import Provenance, describe; folder = Path(sys.argv[1])\n"
         "convert_native(folder, folder, folder / 'x.gguf', outtype='f16', provenance=Provenance(name='x'))\n"
         "print(Path('/proc/self/status').read_text())"
     )
