@@ -76,11 +76,12 @@ def load_catalogue(path: Path) -> Catalogue:
     }
     drafters = {repo: _placed(drafter, folder) for repo, drafter in read["drafters"].items()}
     catalogue = Catalogue(read["families"], drafters, read["targets"], path, licences)
-    if "families" not in settings:
+    if not settings.get("families"):
         wrong.append(((), "has no section families, so nothing could be told apart"))
-    wrong += _check_names(catalogue, settings.get("families") or ())
+    if not settings.twice:  # else what is named may be in the part that does not count
+        wrong += _check_names(catalogue, settings.get("families") or ())
     wrong += _check_texts(catalogue, read["licences"])
-    if wrong:
+    if wrong or settings.twice:
         raise catalogue.wrong(wrong)
     return catalogue
 
@@ -94,13 +95,22 @@ def _read(section: str, model: Any, given: dict[str, Any], wrong: list[tuple[Pla
             if section not in _NAMED_FREELY:
                 _REPO.validate_python(name)
             # `amd/PARD-Qwen3-0.6B:` with nothing behind it is a row of which nothing more is known.
-            yield name, model.model_validate(value or {})
+            yield name, model.model_validate({} if value == "" else value)
         except ValidationError as error:
             problems = [problem for problem in error.errors() if not _follows(problem, error)]
             wrong += [((section, name, *problem["loc"]), _words(problem)) for problem in problems]
 
 
-_WORDS = {"missing": "is missing", "extra_forbidden": "is no key here", "tuple_type": "must be a list"}
+_WORDS = {
+    "missing": "is missing",
+    "extra_forbidden": "is no key here",
+    "tuple_type": "must be a list",
+    "model_type": "must be a mapping of keys",
+    "dict_type": "must be a mapping of keys",
+    "string_type": "must be text",
+    "path_type": "must be a path",
+    "too_short": "is empty; it needs one at least",
+}
 
 
 def _follows(problem: Any, error: ValidationError) -> bool:
@@ -113,6 +123,9 @@ def _follows(problem: Any, error: ValidationError) -> bool:
 
 def _words(problem: Any) -> str:
     """In the words of the file's author, where pydantic's own speak of Python."""
+    if problem["type"] == "string_too_short":
+        least = problem["ctx"]["min_length"]
+        return "is empty" if least == 1 else f"must be a sentence, of {least} characters at least"
     words: str = _WORDS.get(problem["type"], problem["msg"])
     return words.removeprefix("Value error, ")
 
@@ -122,6 +135,18 @@ def _check_names(catalogue: Catalogue, families: Container[str]) -> Iterator[tup
     for repo, drafter in catalogue.drafters.items():
         if drafter.family and drafter.family not in families:
             yield ("drafters", repo, "family"), f"there is no family {drafter.family}"
+    names = {repo: drafter.publish_as or repo for repo, drafter in catalogue.drafters.items()}
+    repos: dict[str, list[str]] = {}
+    for repo, name in names.items():
+        repos.setdefault(name, []).append(repo)
+    for repo, name in names.items():
+        others = [other for other in repos[name] if other != repo]
+        if others and name != repo:
+            yield ("drafters", repo, "publish_as"), f"{others[0]} is published as {name} too"
+    for repo, drafter in catalogue.drafters.items():
+        if drafter.licence_as and not drafter.licence_statement and terms_of(drafter.licence_as) is None:
+            sentence = f"no licence {drafter.licence_as} is known here; say by which right with licence_statement"
+            yield ("drafters", repo, "licence_as"), f"{sentence}, or write one of {', '.join(KNOWN)}"
 
 
 def _placed(drafter: Drafter, folder: Path) -> Drafter:

@@ -39,7 +39,7 @@ def _pinned(text: str) -> str:
 
 def _pattern(text: str) -> str:
     author, slash, name = text.partition("/")
-    if not slash or "/" in name or not _NAME.fullmatch(author):
+    if not slash or not name or "/" in name or not _NAME.fullmatch(author):
         raise ValueError("must be author/pattern, with the author in full")
     return text
 
@@ -88,6 +88,7 @@ Repo = Annotated[str, AfterValidator(_repo)]
 Revision = Annotated[str, AfterValidator(_revision)]
 Texts = Annotated[tuple[str, ...], BeforeValidator(lambda value: (value,) if isinstance(value, str) else value)]
 Quants = Annotated[tuple[str, ...], BeforeValidator(_quants)]
+Some = Annotated[str, Field(min_length=1)]
 Sentence = Annotated[str, Field(min_length=10)]
 
 
@@ -104,10 +105,20 @@ class Sign(Part):
     """
 
     config: dict[str, Texts] = Field(default_factory=dict)
-    files: tuple[str, ...] = ()
-    without: tuple[str, ...] = ()
-    tensors: tuple[str, ...] = ()
-    without_tensors: tuple[str, ...] = ()
+    files: tuple[Some, ...] = ()
+    without: tuple[Some, ...] = ()
+    tensors: tuple[Some, ...] = ()
+    without_tensors: tuple[Some, ...] = ()
+
+    @model_validator(mode="after")
+    def _says_something(self) -> Self:
+        if not (self.config or self.files or self.without or self.tensors or self.without_tensors):
+            raise ValueError("is empty, so that every repository would show it")
+        if "" in self.config:
+            raise ValueError("config has an empty place")
+        if empty := [place for place, texts in self.config.items() if not texts]:
+            raise ValueError(f"config allows no text at {', '.join(empty)}, so that no repository would show it")
+        return self
 
     @property
     def is_weak(self) -> bool:
@@ -163,16 +174,16 @@ class Drafter(Part):
     licence_files, quants: as the options of `draftmill convert`; paths are from the catalogue's folder.
     """
 
-    family: str | None = None
+    family: Some | None = None
     revision: Revision = DEFAULT_REVISION
-    licence: str | None = None
+    licence: Some | None = None
     donor: Annotated[str, AfterValidator(_pinned)] | None = None
     trained_for: tuple[Repo, ...] = ()
     derived_from: tuple[Repo, ...] = ()
     upstream: Repo | None = None
     publish_as: Annotated[str, AfterValidator(_publishable)] | None = None
-    licence_as: str | None = None
-    licence_statement: str | None = None
+    licence_as: Some | None = None
+    licence_statement: Some | None = None
     licence_files: tuple[Path, ...] = ()
     quants: Quants = ()
     note: str = ""

@@ -196,6 +196,55 @@ def test_encodings_that_a_run_makes_are_taken(tmp_path: Path) -> None:
     assert load_catalogue(path).drafters["tiny/Gumiho-small-1m"].quants == ("Q8_0", "Q4_K_M")
 
 
+SIGN, ROW = "{spd_type: pard2}", "{family: Gumiho}"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told_line"),
+    [
+        (f"- config: {SIGN}", "- {}", "families.PARD-2.signs.0: is empty, so that every repository would show it"),
+        (f"- config: {SIGN}", "-", "families.PARD-2.signs.0: must be a mapping of keys"),
+        (SIGN, '{"": pard2}', "families.PARD-2.signs.0: config has an empty place"),
+        (SIGN, "{spd_type: []}", "families.PARD-2.signs.0: config allows no text at spd_type"),
+        ('["*.bin"]', '[""]', "families.Gumiho.signs.0.files.0: is empty"),
+        ("[tiny/PARD2-*]", "[]", "families.PARD-2.names: is empty; it needs one at least"),
+        ("[tiny/PARD2-*]", "[tiny/]", "families.PARD-2.names.0: must be author/pattern"),
+        ("expected: one flat chain of drafts", "expected: x", "expected: must be a sentence, of 10 characters"),
+        (ROW, "Gumiho", "drafters.tiny/Gumiho-small-1m: must be a mapping of keys"),
+        (ROW, "[]", "drafters.tiny/Gumiho-small-1m: must be a mapping of keys"),
+        (ROW, "{family: {a: b}}", "drafters.tiny/Gumiho-small-1m.family: must be text"),
+        (ROW, '{licence: ""}', "drafters.tiny/Gumiho-small-1m.licence: is empty"),
+        (ROW, "{licence_as: mlt}", "drafters.tiny/Gumiho-small-1m.licence_as: no licence mlt is known here"),
+        (
+            ROW,
+            "{publish_as: tiny/PARD-SmolLM2-1M}",
+            "drafters.tiny/Gumiho-small-1m.publish_as: tiny/PARD-SmolLM2-1M is published as tiny/PARD-SmolLM2-1M too",
+        ),
+    ],
+)
+def test_what_decides_nothing_or_cannot_be_meant_is_told(tmp_path: Path, old: str, new: str, told_line: str) -> None:
+    assert CATALOGUE.count(old) == 1
+    (line,) = told(tmp_path, CATALOGUE.replace(old, new))
+    assert told_line in line
+
+
+def test_names_that_are_exchanged_and_a_licence_that_is_argued_for_are_taken(tmp_path: Path) -> None:
+    path = tmp_path / "catalogue.yaml"
+    text = CATALOGUE.replace(
+        ROW, "{publish_as: tiny/PARD-SmolLM2-1M, licence_as: ours, licence_statement: it is our own work}"
+    )
+    path.write_text(text.replace("    family: PARD\n", "    publish_as: tiny/Other\n"))
+    assert load_catalogue(path).drafters["tiny/Gumiho-small-1m"].licence_as == "ours"
+
+
+def test_a_key_that_is_given_twice_hides_nothing(tmp_path: Path) -> None:
+    lines = told(tmp_path, CATALOGUE.replace(ROW, "{note: a, note: b, famly: Gumiho}"))
+    assert [line.partition(", ")[2] for line in lines] == [
+        "drafters.tiny/Gumiho-small-1m.famly: is no key here",
+        "drafters.tiny/Gumiho-small-1m.note: given twice",
+    ]
+
+
 def test_a_file_that_is_no_mapping_is_refused(tmp_path: Path) -> None:
     for text in ("- a\n", "a", "", "a: [\n"):
         path = tmp_path / "catalogue.yaml"
