@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from draftmill.cli.folder import file_path
+from draftmill.cli.telling import printer
 from draftmill.configuration import config_path
 from draftmill.outcome import MillError
 from flows.commands import AsJson, Explain, Runner, Store, Work, ensure_images
@@ -80,7 +80,7 @@ def discover(
     if as_json:
         typer.echo(json.dumps([asdict(proposal) for proposal in found], indent=1))
         return
-    console = Console(emoji=False, soft_wrap=True, highlight=False)
+    console = printer(highlight=False)
     for proposal in found:
         console.print(f"[bold]{proposal.kind}[/bold] {escape(proposal.repo)}: {escape(proposal.sentence)}")
     for heading, replaces in (
@@ -122,7 +122,7 @@ def plan(
     if as_json:
         typer.echo(json.dumps(plan_json(made), indent=1))
         return
-    console = Console(emoji=False, soft_wrap=True, highlight=False)
+    console = printer(highlight=False)
     table = Table(box=None, pad_edge=False)
     for heading in ("drafter", "family", "route"):
         table.add_column(heading)
@@ -222,7 +222,7 @@ def _run(order: Any, explain: bool) -> Any:
 
 
 def show(summary: Any) -> None:
-    console = Console(emoji=False, soft_wrap=True, highlight=False)
+    console = printer(highlight=False)
     table = Table(box=None, pad_edge=False)
     for heading in ("drafter", "family", "verdict", "result"):
         table.add_column(heading)

@@ -6,14 +6,13 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from draftmill.catalogue.catalogue import load_catalogue
 from draftmill.catalogue.schema import NOTHING_KNOWN, Drafter
 from draftmill.cli.folder import file_path, filled, folder
 from draftmill.cli.retrieval import Store
-from draftmill.cli.telling import plain
+from draftmill.cli.telling import plain, printer
 from draftmill.gguf.mixes import MIXES
 from draftmill.hub.ref import parse_ref
 from draftmill.licences.terms import KNOWN, terms_of
@@ -212,7 +211,7 @@ def exit_as(ending: Ending) -> None:
 
 
 def show(ending: Ending) -> None:
-    console = Console(emoji=False, soft_wrap=True)
+    console = printer()
     colour = "red" if ending.kind == "refused" else "green"
     console.print(f"[{colour}]{ending.kind}[/{colour}] {plain(ending.ref)}: {plain(ending.sentence)}")
     for refusal in ending.refusals:

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
+from draftmill.cli.telling import printer
 from draftmill.progress import Progress as ReportProgress
 
 
@@ -101,7 +102,7 @@ def shown(explain: bool) -> Iterator[Display]:
     if not (sys.stderr.isatty() or explain):
         yield SILENT
         return
-    with Terminal(Console(emoji=False, stderr=True), explain) as display:
+    with Terminal(printer(stderr=True, soft_wrap=False), explain) as display:
         token = DISPLAY.set(display)
         try:
             yield display

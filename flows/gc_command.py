@@ -7,11 +7,10 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from draftmill.cli.folder import folder
 from draftmill.cli.retrieval import DEFAULT_STORE, Store
-from draftmill.cli.telling import plain
+from draftmill.cli.telling import plain, printer
 from draftmill.store.garbage import DAY_S, find_garbage, remove_garbage
 from draftmill.store.opening import open_existing_store
 from flows.cache_garbage import cached_jobs, remove, superfluous
@@ -56,7 +55,7 @@ def gc(
             )
         )
         return
-    console = Console(emoji=False, soft_wrap=True)
+    console = printer()
     for each in garbage.waste:
         console.print(f"{plain(opened.where(each.key))}  {each.size:,} bytes: {each.why}")
     for name in garbage.leavings:

@@ -6,12 +6,11 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from draftmill.cli.folder import file_path
 from draftmill.cli.main import REFUSED_OR_FAILED, report
-from draftmill.cli.telling import plain
+from draftmill.cli.telling import plain, printer
 from draftmill.kernel_lock import held_by
 from draftmill.measurement.device.lock import lock_path
 from draftmill.measurement.device.preflight import Preflight, preflight
@@ -53,7 +52,7 @@ def list_devices(config: Config = None, as_json: AsJson = False) -> None:
         table.add_row(*(plain(cell) for cell in (device.name, nodes, _engine(device))))
         if holder := held_by(lock_path(device)):
             table.add_row("", "", f"[yellow]held by {plain(holder)}[/yellow]")
-    Console(emoji=False, soft_wrap=True).print(table)
+    printer().print(table)
 
 
 @app.command()
@@ -77,7 +76,7 @@ def _engine(device: Device) -> str:
 
 
 def _show(found: Preflight) -> None:
-    console = Console(emoji=False, soft_wrap=True)
+    console = printer()
     for label, text in _rows(found.facts):
         console.print(f"{label:<9}{plain(text)}")
     for remark in found.remarks:

@@ -16,9 +16,8 @@ from typing import Literal
 from urllib.parse import unquote, urlsplit
 
 import typer
-from rich.console import Console
 
-from draftmill.cli.telling import plain
+from draftmill.cli.telling import plain, printer
 
 State = Literal["ok", "missing", "optional"]
 DEFAULT_HUB = "https://huggingface.co"
@@ -152,7 +151,7 @@ def doctor(as_json: bool = typer.Option(False, "--json", help="JSON on standard 
     if as_json:
         typer.echo(json.dumps([asdict(finding) for finding in findings], indent=1))
     else:
-        console = Console(emoji=False, soft_wrap=True)
+        console = printer()
         for finding in findings:
             mark = f"[{COLOURS[finding.state]}]{finding.state:<8}[/]"
             console.print(f"{mark} {finding.part:<8} {plain(finding.what)}")

@@ -3,7 +3,6 @@
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from draftmill.cli.bar import progress_bar
 from draftmill.cli.ending import REFUSED_OR_FAILED, ending, print_json
@@ -15,7 +14,7 @@ from draftmill.cli.retrieval import (
     open_catalogue,
     remark,
 )
-from draftmill.cli.telling import plain
+from draftmill.cli.telling import plain, printer
 
 
 def index(
@@ -43,7 +42,7 @@ def index(
             print_json({"rows": rows, "entries": entries, "problems": list(built.problems)})
         else:
             remark(built.problems)
-            Console(emoji=False, soft_wrap=True).print(
+            printer().print(
                 f"{plain(found.where('index.json'))}: {rows} rows of {entries} drafters, "
                 f"for people {plain(found.where(PAGE))}"
             )

@@ -4,7 +4,6 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 from rich import box
-from rich.console import Console
 from rich.table import Table
 
 from draftmill.cli.bar import progress_bar
@@ -19,7 +18,7 @@ from draftmill.cli.retrieval import (
     open_catalogue,
     remark,
 )
-from draftmill.cli.telling import plain
+from draftmill.cli.telling import plain, printer
 
 if TYPE_CHECKING:
     from draftmill.store.catalogue import Catalogue, Listing
@@ -56,7 +55,7 @@ def list_(
                 }
             )
         elif rows:
-            Console(emoji=False).print(_table(rows))
+            printer().print(_table(rows))
 
 
 def _remarks(catalogue: "Catalogue", listing: "Listing", rows: "tuple[Row, ...]", fresh: bool) -> list[str]:

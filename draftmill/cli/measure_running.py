@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import typer
-from rich.console import Console
 
 from draftmill.cli.bar import progress_bar
+from draftmill.cli.telling import printer
 from draftmill.outcome import BadConfiguration, InputOutput
 
 PASS, FAILED, NO_VERDICT = 0, 1, 3
@@ -122,7 +122,7 @@ def finish(record: Any, as_json: bool) -> int:
     if as_json:
         typer.echo(report_json(record))
     else:
-        show_table(record, Console(emoji=False))
+        show_table(record, printer(soft_wrap=False))
     result = speed_result(record) if isinstance(record, Speed) else acceptance_result(record)
     return FAILED if result.lossless == CHANGED else EXITS.get(result.word, PASS)
 

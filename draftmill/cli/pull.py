@@ -23,7 +23,7 @@ from draftmill.cli.retrieval import (
     open_catalogue,
     remark,
 )
-from draftmill.cli.telling import plain, tell
+from draftmill.cli.telling import plain, printer, tell
 from draftmill.outcome import InputOutput, MillError, Refused
 from draftmill.store.notices import obligation_line
 
@@ -115,7 +115,7 @@ def pull(
 def _draw(
     pulled: "Pulled", place: str, server: "Engine", lines: list[tuple[str, str, str]], public_key: Path | None
 ) -> None:
-    console = Console(emoji=False, soft_wrap=True)
+    console = printer()
     manifest = pulled.manifest
     kept = f", {pulled.kept:,} were there" if pulled.kept else ""
     console.print(
@@ -237,7 +237,7 @@ def verify(
 
 
 def _draw_verdict(found: Any, public_key: Path | None) -> None:
-    console = Console(emoji=False, soft_wrap=True)
+    console = printer()
     for refusal in found.findings:
         tell(console, "refused", refusal.as_json())
     absent = f"; not asked for: {', '.join(file.path for file in found.not_expected)}" if found.not_expected else ""

@@ -1,6 +1,8 @@
 """`draftmill show`: everything known about one drafter, and what proves it."""
 
-from collections.abc import Iterator, Mapping
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain, repeat
 from typing import TYPE_CHECKING, Any
 
 from rich import box
@@ -19,13 +21,13 @@ from draftmill.cli.retrieval import (
     open_catalogue,
     remark,
 )
-from draftmill.cli.telling import plain
+from draftmill.cli.telling import plain, printer
 from draftmill.store.manifest import INHERITS
 from draftmill.store.notices import ancestor_line, obligation_line
 
 if TYPE_CHECKING:
     from draftmill.store.catalogue import Shown
-    from draftmill.store.index import Measurement
+    from draftmill.store.index import Measurement, Pairing, Reason
     from draftmill.store.manifest import Manifest, Source
 
 
@@ -58,7 +60,7 @@ def show(
                 }
             )
         else:
-            _draw(shown, Console(emoji=False, soft_wrap=True))
+            _draw(shown, printer())
 
 
 def _draw(shown: "Shown", console: Console) -> None:
@@ -86,11 +88,11 @@ def _facts(shown: "Shown") -> Iterator[tuple[str, str]]:
     row, manifest = shown.row, shown.manifest
     yield "kind", ", ".join(filter(None, [row.kind, row.family, row.size, f"route {row.route}"]))
     if row.reason:
-        yield "reason", f"{row.reason.code}: {row.reason.sentence}"
-        yield "measured", "" if row.reason.measured is None else repr(row.reason.measured)
-        yield "source", row.reason.source or ""
-        yield "would help", row.reason.would_change or ""
+        told = any((each.code, each.sentence) == (row.reason.code, row.reason.sentence) for each in row.findings)
+        yield from _reasons(row.findings if told else (row.reason, *row.findings))
+        yield "more", f"{row.more_findings} others" if row.more_findings else ""
     yield "targets", ", ".join(row.targets)
+    yield from (("pair", _pair(each)) for each in row.pairs)
     yield "licence", row.licence or "none named"
     if manifest:
         yield "by right", manifest.licence.statement or ""
@@ -114,6 +116,30 @@ def _facts(shown: "Shown") -> Iterator[tuple[str, str]]:
     yield "signed", ", ".join(f"by the key {key[:16]}, not verified here" for key in shown.signers)
     yield "version", f"{row.version}, {_day(row)}"
     yield "manifest", shown.where or "none: nothing was published"
+
+
+def _reasons(reasons: "Iterable[Reason]") -> Iterator[tuple[str, str]]:
+    """The first is the reason, and those after it stand beside it."""
+    for name, each in zip(chain(["reason"], repeat("also")), reasons, strict=False):
+        yield name, f"{each.code}{f' at {each.where}' if each.where else ''}: {each.sentence}"
+        yield "measured", _value(each.measured)
+        yield "expected", _value(each.expected)
+        yield "source", each.source or ""
+        yield "would help", each.would_change or ""
+
+
+def _value(value: Any) -> str:
+    """JSON, and text without its quotes."""
+    return "" if value is None else value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _pair(each: "Pairing") -> str:
+    trained = {
+        True: ", off-pair: it was trained for others",
+        False: "",
+        None: ", for which it was trained is not known",
+    }
+    return f"{each.target}: {each.verdict}{trained[each.off_pair]}" + (f"; {each.why}" if each.why else "")
 
 
 def _source(source: "Source") -> str:

@@ -4,12 +4,11 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from draftmill.cli.ending import ending, print_json
 from draftmill.cli.folder import file_path
 from draftmill.cli.retrieval import DEFAULT_STORE, AsJson, Credentials, Ref, Store, open_catalogue
-from draftmill.cli.telling import plain
+from draftmill.cli.telling import plain, printer
 
 
 def sign(
@@ -50,6 +49,4 @@ def sign(
             )
         else:
             said = "signed" if made.created else "signed before"
-            Console(emoji=False, soft_wrap=True).print(
-                f"[green]{said}[/] {plain(str(place))} with the key {made.key[:16]}: {plain(made.where)}"
-            )
+            printer().print(f"[green]{said}[/] {plain(str(place))} with the key {made.key[:16]}: {plain(made.where)}")

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 
 from draftmill.cli.retrieval import DEFAULT_STORE, AsJson, Credentials, Store
-from draftmill.cli.telling import plain
+from draftmill.cli.telling import plain, printer
 from draftmill.outcome import MillError, Refused
 from draftmill.store.interface import Status
 from draftmill.store.opening import open_store
@@ -54,7 +54,7 @@ def check(
 
 
 def _draw(found: Probe) -> None:
-    console = Console(emoji=False)
+    console = printer(soft_wrap=False)
     table = Table(
         "check", "result", "what the store did", title=plain(f"{found.store}  ({found.server})"), title_justify="left"
     )
@@ -73,4 +73,4 @@ def _tell(error: MillError, as_json: bool) -> None:
         outcome = "refused" if isinstance(error, Refused) else "failed"
         typer.echo(json.dumps({"verdict": outcome, "code": error.code, "error": str(error)}))
     else:
-        Console(emoji=False, stderr=True).print(plain(str(error)), style="red")
+        Console(emoji=False, stderr=True, soft_wrap=True).print(plain(str(error)), style="red")

@@ -8,6 +8,17 @@ from rich.markup import escape
 
 from draftmill.reports.visible import visible
 
+UNBOUND = 1 << 14
+"""Columns of what has no edge."""
+
+
+def printer(*, stderr: bool = False, soft_wrap: bool = True, highlight: bool = True) -> Console:
+    """Standard output, or standard error. Where it is no terminal nothing is wrapped or cut: a search finds names."""
+    console = Console(emoji=False, stderr=stderr, soft_wrap=soft_wrap, highlight=highlight)
+    if not console.file.isatty():
+        console.width = UNBOUND
+    return console
+
 
 def plain(text: str) -> str:
     """Text for rich's markup, to be shown as it is written; control and direction characters as escapes."""

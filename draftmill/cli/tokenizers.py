@@ -6,10 +6,9 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
-from draftmill.cli.telling import plain, tell
+from draftmill.cli.telling import plain, printer, tell
 from draftmill.outcome import Refused
 
 app = typer.Typer(no_args_is_help=True, help="Compare tokenizers.")
@@ -83,7 +82,7 @@ def compared(target: Path, draft: Path) -> dict[str, Any]:
 
 
 def show(value: dict[str, Any]) -> None:
-    console = Console(emoji=False)
+    console = printer(soft_wrap=False)
     table = Table(box=None, pad_edge=False, header_style="bold")
     for heading in ("", "target", "draft", ""):
         table.add_column(heading)

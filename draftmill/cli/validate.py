@@ -13,13 +13,12 @@ from tempfile import TemporaryFile
 from typing import Annotated, Any, Literal
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from draftmill.cli.bar import progress_bar
 from draftmill.cli.folder import file_path, folder
 from draftmill.cli.retrieval import DEFAULT_STORE, Store
-from draftmill.cli.telling import plain, tell
+from draftmill.cli.telling import plain, printer, tell
 from draftmill.outcome import BadConfiguration, InputOutput, MillError, Refused
 
 PASS, REFUSED, NO_VERDICT = 0, 1, 3
@@ -199,7 +198,7 @@ def _ending(error: MillError) -> dict[str, Any]:
 
 def show(gate: dict[str, Any], package: str) -> None:
     """The checks as a table, then the reasons and the remarks in full, then the verdict."""
-    console = Console(emoji=False)
+    console = printer(soft_wrap=False)
     table = Table("check", "verdict", "evidence", title=plain(package), title_justify="left")
     for check in gate["checks"]:
         if check["verdict"] in ("not applicable", "not run"):
@@ -236,7 +235,7 @@ def _selftest(as_json: bool) -> int:
     if as_json:
         typer.echo(json.dumps(result.as_json()))
         return PASS if result.passed else REFUSED
-    console = Console(emoji=False)
+    console = printer(soft_wrap=False)
     table = Table("check", "spoiled package", "of", "verdict", "caught by", title="self-test", title_justify="left")
     for row in result.rows:
         caught = "[green]only it[/]" if row.sound else f"[red]{', '.join(row.caught) or 'nothing'}[/]"

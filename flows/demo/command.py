@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 import typer
-from rich.console import Console
 
 from draftmill.cli.measure_table import show as show_measurement
+from draftmill.cli.telling import printer
 from draftmill.configuration import config_path
 from draftmill.host import cores
 from draftmill.hub.server import serve
@@ -80,7 +80,7 @@ def demo(
     else:
         show(ending)
         if measured:
-            show_measurement(load(measured.report), Console(emoji=False))
+            show_measurement(load(measured.report), printer(soft_wrap=False))
             typer.echo(f"report {measured.places['report.html']}")
     exit_as(ending)
 

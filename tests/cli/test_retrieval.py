@@ -16,8 +16,9 @@ import typer
 from typer.testing import CliRunner, Result
 
 from draftmill.cli import index, list, main, pull, show, sign
+from draftmill.cli.telling import printer
 from draftmill.reports.measurement_json import report_json
-from draftmill.store.index import update_index
+from draftmill.store.index import Pairing, Reason, update_index
 from draftmill.store.local import LocalStore
 from draftmill.store.manifest import Licence
 from tests.measurement.servers.test_flags import COMMON, REMOVED, SPRING, TODAY, UP_TO_JANUARY
@@ -187,6 +188,51 @@ def test_an_index_that_cannot_be_read_stops_no_reader(store: LocalStore, tmp_pat
     unknown = run(store, "show", "amd/Nothing")
     assert (unknown.exit_code, "index.json is passed over" in unknown.stderr) == (1, True)
     assert "index.unreadable" in run(store, "store", "index").stderr  # who writes does not lose what it holds
+
+
+def test_show_tells_every_finding_and_every_pair(store: LocalStore) -> None:
+    first = Reason(code="gate.one", where="a.json", sentence="The first.", measured=["a", 1], expected="32 bytes")
+    second = Reason(code="gate.two", where="b.json", sentence="The second.", measured=0, would_change="A file.")
+    pairs = (
+        Pairing(target="Q/On", verdict="compatible", off_pair=False),
+        Pairing(target="Q/Off", verdict="compatible with remarks", off_pair=True, why="two tokens differ"),
+        Pairing(target="Q/Gated", verdict="not judged", why="it is gated"),
+    )
+    reason = first.model_copy(update={"measured": None, "expected": None})
+    update_index(store, [refused_row(reason=reason, findings=(first, second), more_findings=3, pairs=pairs)])
+    lines = [flat(line) for line in run(store, "show", "amd/Gumiho-8B").stdout.splitlines()]
+    assert lines[2:] == [
+        "reason gate.one at a.json: The first.",
+        'measured ["a", 1]',
+        "expected 32 bytes",
+        "also gate.two at b.json: The second.",
+        "measured 0",
+        "would help A file.",
+        "more 3 others",
+        "pair Q/On: compatible",
+        "pair Q/Off: compatible with remarks, off-pair: it was trained for others; two tokens differ",
+        "pair Q/Gated: not judged, for which it was trained is not known; it is gated",
+        "licence none named",
+        f"version {'0123456789ab'}, {START:%Y-%m-%d}",
+        "manifest none: nothing was published",
+    ]
+
+
+def test_what_goes_into_a_pipe_is_neither_wrapped_nor_cut(store: LocalStore, tmp_path: Path) -> None:
+    name = "amd/" + "-".join(["A-very-long-name"] * 8)
+    publish_drafter(store, tmp_path / "b", name, files=SMALL)
+    listed = run(store, "list", COLUMNS="40").stdout
+    assert [line for line in listed.splitlines() if name in line and "F16, Q4_K_M" in line]
+    shown = run(store, "show", "PARD-Tiny", COLUMNS="40").stdout
+    assert [line for line in shown.splitlines() if Q4 in line and digest(SMALL[Q4][1]) in line]
+
+
+def test_on_a_terminal_tables_keep_to_its_width(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    assert printer().width == 40
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: False)
+    assert printer().width > 10_000
 
 
 def test_show_prints_the_evidence_whole_as_json(store: LocalStore) -> None:
