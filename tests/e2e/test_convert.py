@@ -192,6 +192,7 @@ def test_what_a_llama_was_made_into_is_published_with_its_terms_signed_or_not_at
     code, pulled, err = here.run("pull", "tiny/Llama-PARD-1M", "-o", out, *public, "--json")
     assert (code, pulled["signed"], pulled["notices"]) == (0, True, ["Built with Llama"]), err
     assert here.run("verify", out, *public)[0] == 0
+    assert read_header(tmp_path / "pulled" / models[0]).fields["general.name"] == "Llama PARD 1M"
     assert "Terms that bind: llama3.2" in (tmp_path / "pulled" / "draftmill-notices.txt").read_text()
     secret = str(pair.private).encode()
     written = [
