@@ -1,5 +1,6 @@
 """config/catalogue.yaml as values: read whole, every wrong line told."""
 
+from collections import defaultdict
 from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -135,14 +136,14 @@ def _check_names(catalogue: Catalogue, families: Container[str]) -> Iterator[tup
     for repo, drafter in catalogue.drafters.items():
         if drafter.family and drafter.family not in families:
             yield ("drafters", repo, "family"), f"there is no family {drafter.family}"
-    names = {repo: drafter.publish_as or repo for repo, drafter in catalogue.drafters.items()}
-    repos: dict[str, list[str]] = {}
-    for repo, name in names.items():
-        repos.setdefault(name, []).append(repo)
-    for repo, name in names.items():
-        others = [other for other in repos[name] if other != repo]
-        if others and name != repo:
-            yield ("drafters", repo, "publish_as"), f"{others[0]} is published as {name} too"
+    published = defaultdict(list)
+    for repo, drafter in catalogue.drafters.items():
+        published[drafter.publish_as or repo].append(repo)
+    for name, repos in published.items():
+        for repo in repos if len(repos) > 1 else ():
+            if repo != name:
+                other = next(each for each in repos if each != repo)
+                yield ("drafters", repo, "publish_as"), f"{other} is published as {name} too"
     for repo, drafter in catalogue.drafters.items():
         if drafter.licence_as and not drafter.licence_statement and terms_of(drafter.licence_as) is None:
             sentence = f"no licence {drafter.licence_as} is known here; say by which right with licence_statement"
