@@ -1,7 +1,7 @@
 """The command line: the library's own verbs, and those that other packages bring by the entry-point group.
 
-Exit codes: 0 pass, 1 refused or failed, 2 usage, 3 no verdict. JSON goes to standard output, problems to standard
-error.
+Exit codes: 0 pass, 1 refused or failed, 2 usage, 3 no verdict, 130 interrupted. JSON goes to standard output,
+problems to standard error.
 """
 
 import os
@@ -26,6 +26,8 @@ except KeyboardInterrupt:
 
 REFUSED_OR_FAILED, USAGE = 1, 2
 VERBS = "draftmill.verbs"
+GO_ON = ("convert", "catalogue", "pull")
+"""Verbs that take up where an interrupted one ended."""
 
 
 def report(error: MillError) -> None:
@@ -49,6 +51,10 @@ class Verbs(TyperGroup):
         except MillError as error:
             report(error)
             sys.exit(REFUSED_OR_FAILED)
+        except KeyboardInterrupt:
+            kept = "; what was finished is kept: the same command goes on" if ctx.invoked_subcommand in GO_ON else ""
+            Console(emoji=False, stderr=True, soft_wrap=True).print(f"[red]interrupted[/red]{kept}")
+            sys.exit(INTERRUPTED)
 
 
 app = typer.Typer(

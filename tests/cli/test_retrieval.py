@@ -170,6 +170,35 @@ def test_show_tells_origin_licence_proofs_measurements_and_history(store: LocalS
         assert part in said, part
 
 
+@pytest.mark.parametrize(
+    ("verb", "said"),
+    [
+        (["pull", "PARD-Tiny", "-o", "out"], "interrupted; what was finished is kept: the same command goes on\n"),
+        (["list"], "interrupted\n"),
+    ],
+)
+def test_an_interrupt_is_one_sentence_and_130(store: LocalStore, tmp_path: Path, verb: Any, said: str) -> None:
+    """The signal arrives when the verb asks for its catalogue's module."""
+    code = """
+import os, signal, sys
+class Interrupting:
+    def find_spec(self, name, path=None, target=None):
+        if name == "draftmill.store.catalogue":
+            os.kill(os.getpid(), signal.SIGINT)
+sys.meta_path.insert(0, Interrupting())
+from draftmill.cli.main import main
+main()
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code, *verb, "--store", store.name],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", said)
+
+
 @pytest.mark.parametrize("damage", [b"{", b'{"schema_version": 2, "written": "2026-01-01T00:00:00Z", "rows": []}'])
 def test_an_index_that_cannot_be_read_stops_no_reader(store: LocalStore, tmp_path: Path, damage: bytes) -> None:
     assert run(store, "store", "index").exit_code == 0

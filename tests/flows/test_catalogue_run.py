@@ -237,7 +237,8 @@ def test_an_interrupted_run_ends_its_jobs_and_the_next_one_goes_on(mill: Mill, p
         time.sleep(0.1)
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=60)
-    assert process.returncode != 0
+    assert process.returncode == 130, err
+    assert "interrupted; what was finished is kept: the same command goes on" in err
     assert "Traceback" not in err
     deadline = time.monotonic() + 5
     while jobs_below(tmp_path) and time.monotonic() < deadline:
