@@ -117,8 +117,11 @@ def plan(
 
     path = _path(catalogue)
     order = CatalogueOrder(catalogue=path, only=only, again=again, hub=hub, store=store, work=work.absolute())
-    with shown(False):
-        made = make_plan(order, load_catalogue(path), open_store(store))
+    try:
+        with shown(False):
+            made = make_plan(order, load_catalogue(path), open_store(store))
+    except MillError as error:
+        raise _as_usage(error) from None
     if as_json:
         typer.echo(json.dumps(plan_json(made), indent=1))
         return
@@ -195,7 +198,7 @@ def run(
     except MillError as error:
         if as_json:
             typer.echo(json.dumps({"outcome": "failed", "code": error.code, "sentence": str(error)}))
-        raise
+        raise _as_usage(error) from None
     if as_json:
         typer.echo(json.dumps(summary.model_dump(mode="json"), indent=1))
     else:
@@ -238,6 +241,11 @@ def show(summary: Any) -> None:
     console.print(escape(summary.sentence))
     for name, place in summary.places.items():
         console.print(f"{name} {escape(place)}")
+
+
+def _as_usage(error: MillError) -> Exception:
+    """A pattern that fits no drafter is a mistyped option here; only the plan can tell."""
+    return typer.BadParameter(str(error), param_hint="--only") if error.code == "catalogue.only" else error
 
 
 def _path(given: Path | None) -> Path:

@@ -170,7 +170,7 @@ class Planner:
                 plan.skips.append(_skip(listed.repo, standing))
         if self._only != "*" and not (waiting or plan.items or plan.skips):
             raise BadConfiguration(
-                f"No drafter fits --only {self._only!r}: neither a row of {self.catalogue.path}, nor a repository of "
+                f"No drafter fits {self._only!r}: neither a row of {self.catalogue.path}, nor a repository of "
                 "its authors that has a family's name. Write owner/repo, where * stands for any text; case counts.",
                 code="catalogue.only",
                 where=self._only,

@@ -72,6 +72,12 @@ def test_an_empty_pattern_is_wrong_usage(place: Path, command: str) -> None:
     assert not (place / "work").exists()
 
 
+def test_a_pattern_that_fits_no_drafter_is_wrong_usage(place: Path) -> None:
+    result = run(place, "plan", "--only", "tiny/NOPE*")
+    assert result.exit_code == 2
+    assert "tiny/NOPE*" in result.output
+
+
 def test_a_wrong_catalogue_is_told_by_its_lines(place: Path) -> None:
     path = place / "catalogue.yaml"
     path.write_text(path.read_text().replace("route: gate", "route: Gate!"))
