@@ -69,6 +69,7 @@ class Mill:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
+            start_new_session=True,
         )
 
     def run(self, *arguments: str) -> tuple[int, Any, str]:
@@ -235,7 +236,7 @@ def test_an_interrupted_run_ends_its_jobs_and_the_next_one_goes_on(mill: Mill, p
     while not jobs_below(tmp_path) and time.monotonic() < deadline:
         assert process.poll() is None, process.communicate()
         time.sleep(0.1)
-    process.send_signal(signal.SIGINT)
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does
     _, err = process.communicate(timeout=60)
     assert process.returncode == 130, err
     assert "interrupted; what was finished is kept: the same command goes on" in err
