@@ -11,6 +11,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from draftmill.cli.folder import file_path
+from draftmill.cli.retrieval import Hub
 from draftmill.cli.telling import printer
 from draftmill.configuration import config_path
 from draftmill.outcome import MillError
@@ -42,7 +43,6 @@ CatalogueFile = Annotated[
         help="Default config/catalogue.yaml.",
     ),
 ]
-HubAddress = Annotated[str, typer.Option(envvar="HF_ENDPOINT", help="A hub, or file:///folder of a mirror.")]
 
 
 def _some(pattern: str | None) -> str | None:
@@ -65,7 +65,7 @@ def discover(
     author: Annotated[list[str] | None, typer.Option(help="Default: every author in the catalogue.")] = None,
     catalogue: CatalogueFile = None,
     store: Store = "./mill-store",
-    hub: HubAddress = DEFAULT_HUB,
+    hub: Hub = DEFAULT_HUB,
     as_json: AsJson = False,
 ) -> None:
     """List the authors on the hub, and propose rows for what is new, gone, renamed or re-licensed.
@@ -105,7 +105,7 @@ def plan(
     catalogue: CatalogueFile = None,
     store: Store = "./mill-store",
     work: Work = Path("mill-work"),
-    hub: HubAddress = DEFAULT_HUB,
+    hub: Hub = DEFAULT_HUB,
     as_json: AsJson = False,
 ) -> None:
     """Say what a run would do, why, how many bytes and how long. Writes nothing and runs nothing."""
@@ -168,7 +168,7 @@ def run(
     runner: Runner = "process",
     store: Store = "./mill-store",
     work: Work = Path("mill-work"),
-    hub: HubAddress = DEFAULT_HUB,
+    hub: Hub = DEFAULT_HUB,
     sign_key: SignKey = None,
     as_json: AsJson = False,
     explain: Explain = False,

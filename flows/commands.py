@@ -11,7 +11,7 @@ from rich.table import Table
 from draftmill.catalogue.catalogue import load_catalogue
 from draftmill.catalogue.schema import NOTHING_KNOWN, Drafter
 from draftmill.cli.folder import file_path, filled, folder
-from draftmill.cli.retrieval import Store
+from draftmill.cli.retrieval import Hub, Store
 from draftmill.cli.telling import plain, printer
 from draftmill.gguf.mixes import MIXES
 from draftmill.hub.ref import parse_ref
@@ -49,7 +49,7 @@ def convert(
     runner: Runner = "process",
     store: Store = "./mill-store",
     work: Work = Path("mill-work"),
-    hub: Annotated[str, typer.Option(envvar="HF_ENDPOINT", help="A hub, or file:///folder of a mirror.")] = DEFAULT_HUB,
+    hub: Hub = DEFAULT_HUB,
     name: Annotated[str | None, typer.Option(help="Publish under this owner/name.")] = None,
     licence: Annotated[str | None, typer.Option(help="Licence, where the repository names none.")] = None,
     licence_statement: Annotated[str | None, typer.Option(help="By which right you publish it.")] = None,

@@ -32,6 +32,9 @@ Credentials = Annotated[
         envvar=CREDENTIALS_FILE, parser=file_path, metavar="FILE", help="A file in the form of ~/.aws/credentials."
     ),
 ]
+Hub = Annotated[
+    str, typer.Option(envvar="HF_ENDPOINT", parser=filled, metavar="URL", help="A hub, or file:///folder of a mirror.")
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 Quants = Annotated[
     list[str] | None, typer.Option("--quant", help="This encoding only, such as Q4_K_M; may be given again.")

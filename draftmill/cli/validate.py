@@ -17,7 +17,7 @@ from rich.table import Table
 
 from draftmill.cli.bar import progress_bar
 from draftmill.cli.folder import file_path, folder
-from draftmill.cli.retrieval import DEFAULT_STORE, Store
+from draftmill.cli.retrieval import DEFAULT_STORE, Hub, Store
 from draftmill.cli.telling import plain, printer, tell
 from draftmill.outcome import BadConfiguration, InputOutput, MillError, Refused
 
@@ -54,7 +54,7 @@ def validate(
     work: Annotated[
         Path, typer.Option(envvar="DRAFTMILL_WORK", parser=folder, metavar="FOLDER", help="Where downloads are kept.")
     ] = Path("mill-work"),
-    hub: Annotated[str, typer.Option(envvar="HF_ENDPOINT", help="A hub, or file:///folder of a mirror.")] = DEFAULT_HUB,
+    hub: Hub = DEFAULT_HUB,
     runner: Annotated[
         Literal["process", "docker"], typer.Option(envvar="DRAFTMILL_RUNNER", help="Where jobs run, with --publish.")
     ] = "process",
@@ -77,8 +77,6 @@ def validate(
         raise typer.BadParameter("give a package, or --selftest", param_hint="PACKAGE")
     if package is not None and not package.strip():
         raise typer.BadParameter("is empty; give a folder, or owner/repo", param_hint="PACKAGE")
-    if not hub.strip():
-        raise typer.BadParameter("is empty; leave it away for the usual one", param_hint="--hub")
     try:
         if selftest:
             raise typer.Exit(_selftest(as_json))
