@@ -27,11 +27,11 @@ PackageFolder = Annotated[
 ]
 Features = Annotated[
     Path,
-    typer.Option(metavar="F.npy", help="Outputs of the tapped target layers, side by side: [context, taps * hidden]."),
+    typer.Option(metavar="F.npy", help="Outputs of the tapped target layers, side by side: context x (taps * hidden)."),
 ]
 Block = Annotated[
     Path,
-    typer.Option(metavar="B.npy", help="The target's embedding rows of anchor and masks, unscaled: [block, hidden]."),
+    typer.Option(metavar="B.npy", help="The target's embedding rows of anchor and masks, unscaled: block x hidden."),
 ]
 Steps = Annotated[
     str | None,
@@ -59,9 +59,7 @@ def forward_command(
     package: PackageFolder,
     features: Features,
     block: Block,
-    out: Annotated[
-        Path, typer.Option(metavar="H.npy", help="Where the rows after the final norm go: [block, hidden].")
-    ],
+    out: Annotated[Path, typer.Option(metavar="H.npy", help="Where the rows after the final norm go: block x hidden.")],
     cached_steps: Steps = None,
     dtype: Dtype = "float32",
     trace: Annotated[
@@ -101,14 +99,14 @@ def forward_command(
 def pick_command(
     package: PackageFolder,
     hidden: Annotated[
-        Path, typer.Option(metavar="H.npy", help="What `forward` wrote: [block, hidden], the anchor's row first.")
+        Path, typer.Option(metavar="H.npy", help="What `forward` wrote: block x hidden, the anchor's row first.")
     ],
     logits: Annotated[
         Path,
-        typer.Option(metavar="L.npy", help="The target's head of the same rows, untransformed: [block, vocabulary]."),
+        typer.Option(metavar="L.npy", help="The target's head of the same rows, untransformed: block x vocabulary."),
     ],
     anchor: Annotated[int, typer.Option(min=0, help="The token that was committed last.")],
-    out: Annotated[Path, typer.Option(metavar="IDS.npy", help="Where the drafted ids go: int64 [block - 1].")],
+    out: Annotated[Path, typer.Option(metavar="IDS.npy", help="Where the drafted ids go: int64, block - 1.")],
     causal: Causal = None,
     as_json: Json = False,
 ) -> None:
@@ -150,7 +148,7 @@ def compare_command(
         ),
     ],
     tolerance: Annotated[
-        float | None, typer.Option(min=0.0, help="Relative RMS that a row may differ by. [default: 0.001]")
+        float | None, typer.Option(min=0.0, help="Relative RMS that a row may differ by. Default: 0.001.")
     ] = None,
     cached_steps: Steps = None,
     dtype: Dtype = "float32",

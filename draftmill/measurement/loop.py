@@ -40,12 +40,16 @@ from draftmill.measurement.servers.live_process import file_digest
 from draftmill.measurement.subject import Encoded, describe_folder, digest_of
 from draftmill.outcome import Refusal, Refused
 from draftmill.progress import Progress, silent
+from draftmill.speculation.consistency import check_rows
 from draftmill.speculation.greedy import decode
 from draftmill.speculation.regime import Regime
 from draftmill.speculation.target import Target
 from draftmill.speculation.trace import Acceptance, Trace
+from draftmill.speculation.transformers_target import TransformersTarget, libraries
 
 PROVIDER = "transformers"
+STEPS = {"float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
+"""Relative distance of neighbouring numbers, by dtype."""
 Form = Literal["auto", "chat", "raw"]
 
 
@@ -64,6 +68,7 @@ class _Ran:
     threads: int
     device: str
     kernel: str
+    remarks: tuple[str, ...]
 
 
 def measure_by_loop(
@@ -83,6 +88,7 @@ def measure_by_loop(
     """A trace a prompt. Raises Refused (`Draft.open`, `TransformersTarget.open`, `check_target`, measurement.context),
     BadConfiguration, OSError."""
     started = datetime.now(UTC).isoformat(timespec="seconds")
+    libraries()  # what they take of memory is not the models'
     before = read_memory(device)
     found = _run(target_folder, draft_folder, prompts, options, budget, threads, form, near_tie, progress)
     gc.collect()
@@ -90,6 +96,7 @@ def measure_by_loop(
     config = found.config
     target = describe_folder(target_folder, found.architecture)
     draft = describe_folder(draft_folder, "DFlashDraftModel" if config.generation == 1 else "DFlash2DraftModel")
+    longest = max(len(each.tokens) for each in found.encoded)
     build = f"torch {version('torch')}, transformers {version('transformers')}, draftmill {__version__}"
     regime = Regime(
         drafter=draft.sha256,
@@ -127,14 +134,14 @@ def measure_by_loop(
             block=1,
             warm_up=0,
             chat=found.chat,
-            context=found.context or 0,
+            context=found.context or longest + budget + config.block_size,
             near_tie=near_tie,
         ),
         machine=read_machine(),
         memory=Memory(before=before, after=after, remarks=memory_rise(before, after)),
         prompts=tuple(Prompted(name=each.name, kind=each.kind, tokens=len(each.tokens)) for each in found.encoded),
         ran={WITH_DRAFT: _what_ran(build, found)},
-        remarks=(),
+        remarks=found.remarks,
         acceptance=Acceptance(regime=regime, answers=tuple(found.traces)),
         silence=None,
         texts=tuple(found.texts),
@@ -154,8 +161,6 @@ def _run(
     near_tie: float,
     progress: Progress,
 ) -> _Ran:
-    from draftmill.speculation.transformers_target import TransformersTarget
-
     with Draft.open(
         draft_folder, packed=options.packed, causal=options.causal, window_rule=options.window_rule
     ) as draft:
@@ -168,20 +173,31 @@ def _run(
         encoded, chat = encode(target_folder, prompts, form)
         proposer = DFlashProposer(draft, target)
         _require_room(encoded, target.context, budget + proposer.n_max + 1)
+        check_rows(target, encoded[0].tokens, draft.config.block_size, str(target_folder))
         traces, texts = _decode_all(target, proposer, encoded, budget, target.ends, options.fallback, progress)
         return _Ran(
             encoded=encoded,
             chat=chat,
             traces=traces,
             texts=texts,
-            divergences=_divergences(target, encoded, texts, near_tie),
+            divergences=_divergences(target, encoded, texts, near_tie, STEPS[options.dtype]),
             config=draft.config,
             architecture=target.architecture,
             context=target.context,
             threads=used_threads,
             device=target.device_name,
             kernel=target.kernel,
+            remarks=_remarks(draft.config, target),
         )
+
+
+def _remarks(config: DraftConfig, target: Target) -> tuple[str, ...]:
+    if config.vocab_size == target.vocabulary:
+        return ()
+    return (
+        f"the draft knows {config.vocab_size} tokens and the target's embedding has {target.vocabulary} rows: those "
+        "behind are padding, or tokens that are never drafted",
+    )
 
 
 def _what_ran(build: str, found: _Ran) -> Ran:
@@ -222,7 +238,7 @@ def _decode_all(
 
 
 def _divergences(
-    target: Target, encoded: Sequence[Encoded], texts: Sequence[Texts], near_tie: float
+    target: Target, encoded: Sequence[Encoded], texts: Sequence[Texts], near_tie: float, step: float
 ) -> list[Divergence]:
     found = []
     for number, (prompt, text) in enumerate(zip(encoded, texts, strict=True)):
@@ -234,7 +250,8 @@ def _divergences(
         # The difference of two logits is that of their log-probabilities.
         gap = float(logits[best]) - float(logits[second])
         alone, with_draft = (tokens[at] if at < len(tokens) else None for tokens in (text.alone, text.with_draft))
-        kind = classify(gap, best, with_draft, near_tie)
+        # In a narrow dtype two steps at this size are more than the limit that is meant for float32.
+        kind = classify(gap, best, with_draft, max(near_tie, 2 * step * abs(float(logits[best]))))
         found.append(
             Divergence(
                 prompt=prompt.name, pair=number, position=at, alone=alone, with_draft=with_draft, best=best, gap=gap,

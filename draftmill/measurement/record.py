@@ -211,6 +211,18 @@ class Accepted(Measured):
     divergences: tuple[Divergence, ...] = ()
     loop: LoopOptions | None = None
 
+    @model_validator(mode="after")
+    def _has_a_text_for_each_answer(self) -> Self:
+        if self.texts is None:
+            return self
+        answers = self.acceptance.answers if self.acceptance else ()
+        if [text.prompt for text in self.texts] != [answer.prompt for answer in answers]:
+            raise ValueError("texts must be of the prompts of the answers, one each")
+        for text, answer in zip(self.texts, answers, strict=True):
+            if len(text.with_draft) != answer.emitted:
+                raise ValueError(f"{text.prompt}: a text of {len(text.with_draft)} tokens, {answer.emitted} emitted")
+        return self
+
 
 def paired(samples: Sequence[Sample]) -> list[tuple[Sample, Sample]]:
     """(target alone, target + draft) of each pair, in the order of pairs; warm-ups are left out.

@@ -45,14 +45,24 @@ class TransformersTarget:
         self._kinds = _kinds(config, name)
         self._sliding = getattr(config, "sliding_window", None) if "sliding_attention" in self._kinds else None
         self._recurrent = any(kind in RECURRENT for kind in self._kinds)
+        taken = inspect.signature(self._model.forward).parameters
+        self._takes_positions = "position_ids" in taken
         self._cache_word = (
             "cache" if "cache" in inspect.signature(self._model.forward).parameters else "past_key_values"
         )
         self._cache: Any = None
+        self._length = 0
         self._batch: tuple[list[int], bool] = ([], True)
         self._snapshot: dict[int, Any] = {}
         self._tapped: dict[int, Any] = {}
-        layers = self._model.get_decoder().layers
+        layers = getattr(self._model.get_decoder(), "layers", None)
+        if layers is None:
+            raise Refused(
+                Refusal(
+                    "target.layers_unknown", name, type(self._model).__name__, "a decoder with a list of layers",
+                    "Where this model keeps its layers is not known, so they cannot be tapped; take another engine.",
+                )
+            )  # fmt: skip
         if outside := [tap for tap in self.taps if not 0 <= tap < len(layers)]:
             raise Refused(
                 Refusal(
@@ -98,21 +108,10 @@ class TransformersTarget:
         constructor), BadConfiguration where torch and transformers are not installed.
         """
         _require_safe(folder)
-        try:
-            import torch
-            import transformers
-        except ModuleNotFoundError as error:
-            raise BadConfiguration(
-                f"A Hugging Face target needs torch and transformers ({error}): pip install 'draftmill[target]'.",
-                code="target.not_installed",
-            ) from None
+        torch, transformers = libraries()
         try:
             with _quiet(transformers):
-                found: Any = transformers.AutoModelForCausalLM.from_pretrained(
-                    str(folder), dtype=getattr(torch, dtype), use_safetensors=True, trust_remote_code=False,
-                    local_files_only=True, attn_implementation="sdpa",
-                    output_loading_info=True,
-                )  # fmt: skip
+                found = _loaded(transformers, folder, getattr(torch, dtype))
         except Exception as error:  # transformers and safetensors raise what they like on a spoiled folder
             raise Refused(
                 Refusal(
@@ -130,6 +129,15 @@ class TransformersTarget:
                     f"{len(missing)} weights are not in the folder; take the target from its repository again.",
                 )
             )  # fmt: skip
+        named = list(getattr(model.config, "architectures", None) or [type(model).__name__])
+        if type(model).__name__ not in named:
+            raise Refused(
+                Refusal(
+                    "target.architecture", str(folder), named[:4], type(model).__name__,
+                    "config.json names another architecture than transformers runs it as; take config.json from the "
+                    "target's repository.",
+                )
+            )  # fmt: skip
         return cls(_on(model, device), taps, str(folder))
 
     def prefill(self, tokens: Sequence[int]) -> Rows:
@@ -137,7 +145,10 @@ class TransformersTarget:
 
         # Without a config every layer keeps all of its keys: rejected rows can be taken off, and a window is a mask.
         self._cache = DynamicCache(config=self._model.config) if self._recurrent else DynamicCache()
-        return self._run(tokens, logits_to_keep=1)
+        self._length = 0
+        rows = self._run(tokens, logits_to_keep=1)
+        self._length = len(tokens)
+        return rows
 
     def verify(self, tokens: Sequence[int], parents: Sequence[int]) -> Rows:
         flat = is_chain(parents)
@@ -153,13 +164,14 @@ class TransformersTarget:
         self._batch = list(tokens), flat
         if flat:
             return self._run(tokens)
-        past = self._cache.get_seq_length()
+        past = self._length
         positions = past + np.array(depths(parents))
         return self._run(tokens, **self._tree(parents, past, positions))
 
     def commit(self, path: Sequence[int]) -> None:
         tokens, flat = self._batch
         kept = list(path)
+        self._length += len(kept)
         if len(kept) == len(tokens) and flat:
             return
         if self._snapshot:
@@ -168,11 +180,13 @@ class TransformersTarget:
                     self._cache.layers[layer] = self._snapshot[layer]
                 else:
                     state.crop(-len(tokens))
+            self._length -= len(kept)
             self._run([tokens[row] for row in kept])
+            self._length += len(kept)
         elif kept == list(range(len(kept))):
             self._cache.crop(len(kept) - len(tokens))
         else:
-            past = self._cache.get_seq_length() - len(tokens)
+            past = self._length - len(kept)
             rows = self._torch.tensor([*range(past), *(past + row for row in kept)], device=self._embedding.device)
             for state in self._cache.layers:
                 state.keys, state.values = (held.index_select(-2, rows) for held in (state.keys, state.values))
@@ -189,11 +203,29 @@ class TransformersTarget:
 
     def _run(self, tokens: Sequence[int], **options: Any) -> Rows:
         ids = self._torch.tensor([list(tokens)], device=self._embedding.device)
+        if self._takes_positions and "position_ids" not in options:
+            # Some models count from 0 in every pass when they are not told.
+            first = self._length
+            options["position_ids"] = self._torch.arange(first, first + len(tokens), device=ids.device)[None]
         with self._torch.inference_mode():
             found = self._model(input_ids=ids, use_cache=True, **{self._cache_word: self._cache}, **options)
         features = [self._array(self._tapped.pop(tap)[0]) for tap in self.taps]
         joined = np.concatenate(features, axis=1) if features else np.empty((len(tokens), 0), np.float32)
-        return Rows(self._array(found.logits[0]), joined)
+        rows = Rows(self._array(found.logits[0]), joined)
+        self._require_finite(rows.logits, "logits")
+        self._require_finite(rows.features, "outputs of tapped layers")
+        return rows
+
+    def _require_finite(self, values: np.ndarray, what: str) -> None:
+        if not np.isfinite(values).all():
+            raise Refused(
+                Refusal(
+                    "target.not_finite", type(self._model).__name__, f"{int((~np.isfinite(values)).sum())} {what}",
+                    "finite numbers",
+                    "The target computes infinities or no numbers: its weights are damaged, or the dtype too narrow. "
+                    "Take it from its repository again, or measure with --dtype float32.",
+                )
+            )  # fmt: skip
 
     def _tree(self, parents: Sequence[int], past: int, positions: np.ndarray) -> dict[str, Any]:
         """Positions by depth, and masks in which a row sees the past, its ancestors and itself."""
@@ -261,6 +293,37 @@ def _require_safe(folder: Path) -> None:
     findings = Findings()
     check_remote_code(read_object(folder / CONFIG, CONFIG, CONFIG_LIMIT), CONFIG, findings)
     findings.raise_if_any()
+
+
+def libraries() -> tuple[Any, Any]:
+    """torch and transformers. Raises BadConfiguration where they are not installed."""
+    try:
+        import torch
+        import transformers
+    except ModuleNotFoundError as error:
+        raise BadConfiguration(
+            f"A Hugging Face target needs torch and transformers ({error}): pip install 'draftmill[target]'.",
+            code="target.not_installed",
+        ) from None
+    return torch, transformers
+
+
+def _loaded(transformers: Any, folder: Path, dtype: Any) -> Any:
+    """The model and what of it was missing; with eager attention where the model has no other."""
+    options: dict[str, Any] = {
+        "dtype": dtype,
+        "use_safetensors": True,
+        "trust_remote_code": False,
+        "local_files_only": True,
+        "output_loading_info": True,
+    }
+    load = transformers.AutoModelForCausalLM.from_pretrained
+    try:
+        return load(str(folder), attn_implementation="sdpa", **options)
+    except ValueError as error:
+        if "scaled_dot_product_attention" not in str(error):
+            raise
+    return load(str(folder), attn_implementation="eager", **options)
 
 
 def _on(model: Any, device: str) -> Any:

@@ -10,6 +10,7 @@ from draftmill.cli.measure import app
 from draftmill.dflash.package import write
 from draftmill.dflash.synthetic import synthetic_config, synthetic_tensors
 from draftmill.measurement.record import Accepted, load
+from draftmill.outcome import Refused
 from draftmill.q4nx.encodings import Kind
 from tests.support.hugging_face_target import write_target
 
@@ -108,3 +109,14 @@ def test_wrong_usage(given, words):
 
 def test_a_folder_and_a_file_do_not_pair(given):
     assert run(given, draft="prompts.jsonl")[0] == 2
+
+
+def test_a_report_whose_texts_are_not_those_of_its_answers_is_refused(given, tmp_path):
+    code, out, _ = run(given, "--max-new", 8, "--json")
+    value = json.loads(out)
+    for spoil in (lambda texts: texts.clear(), lambda texts: texts.pop(), lambda texts: texts[0]["with_draft"].pop()):
+        spoiled = json.loads(json.dumps(value))
+        spoil(spoiled["record"]["texts"])
+        with pytest.raises(Refused):
+            load(json.dumps(spoiled).encode())
+    assert code == 0 and load(json.dumps(value).encode())

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from draftmill.outcome import Refused
+from draftmill.speculation.consistency import check_rows
 from draftmill.speculation.greedy import decode
 from draftmill.speculation.proposer import Proposal
-from draftmill.speculation.target import ROOT, chain
+from draftmill.speculation.target import ROOT, Rows, chain
 from draftmill.speculation.transformers_target import TransformersTarget
 from tests.support.scripted_target import Replaying
 
@@ -197,8 +198,9 @@ def test_a_kind_of_layer_that_nobody_knows_is_refused():
         (lambda folder: edit(folder, model_type="nobody"), "target.unreadable"),
         (lambda folder: edit(folder, num_hidden_layers=5), "target.weights_missing"),
         (lambda folder: edit(folder, intermediate_size=56), "target.unreadable"),
+        (lambda folder: edit(folder, architectures=["FooForCausalLM"]), "target.architecture"),
     ],
-    ids=["no config", "remote code", "spoiled", "pickle", "unknown", "a layer lacks", "other sizes"],
+    ids=["no config", "remote code", "spoiled", "pickle", "unknown", "a layer lacks", "other sizes", "another name"],
 )
 def test_a_folder_that_is_no_target_is_refused(tmp_path, spoil, code):
     random_model("llama").float().save_pretrained(tmp_path)
@@ -212,3 +214,40 @@ def test_a_folder_that_is_no_target_is_refused(tmp_path, spoil, code):
 def edit(folder, **changes):
     path = folder / "config.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+
+
+def test_numbers_that_are_none_are_refused_and_never_judged():
+    model = random_model("llama")
+    target = TransformersTarget(model, (1,))
+    target.prefill(PROMPT)
+    with torch.no_grad():
+        model.model.layers[2].mlp.up_proj.weight[3, 5] = float("nan")
+    with pytest.raises(Refused, match="no numbers"):
+        target.prefill(PROMPT)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_rows_of_a_sound_target_are_alike_however_they_are_asked_for(kind):
+    check_rows(TransformersTarget(random_model(kind), (1,)), PROMPT, 8, "target")
+
+
+class Forgetful(TransformersTarget):
+    """Counts positions from 0 in every pass, as some models do when they are not told."""
+
+    def verify(self, tokens, parents):
+        self._length = 0
+        return super().verify(tokens, parents)
+
+
+class Narrow(TransformersTarget):
+    """Right for one row, and without a state for several, as transformers' Mamba 1."""
+
+    def verify(self, tokens, parents):
+        rows = super().verify(tokens, parents)
+        return rows if len(tokens) == 1 else Rows(rows.logits[:, ::-1].copy(), rows.features)
+
+
+@pytest.mark.parametrize("target", [Forgetful, Narrow])
+def test_a_target_that_loses_its_state_is_refused(target):
+    with pytest.raises(Refused, match="does not go on from its state"):
+        check_rows(target(random_model("llama"), (1,)), PROMPT, 8, "target")

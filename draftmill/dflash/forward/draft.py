@@ -18,12 +18,12 @@ from draftmill.dflash.config_kinds import SLIDING
 from draftmill.dflash.forward.attention import WindowRule, attend, hidden_keys
 from draftmill.dflash.forward.context import KvCache
 from draftmill.dflash.forward.convolution import Kernels
-from draftmill.dflash.forward.products import Gemm, PackedWeights, RowExact, Weights
+from draftmill.dflash.forward.products import Gemm, PackedWeights, RowExact, Weights, checked
 from draftmill.dflash.forward.rotation import Rotation, rotate
 from draftmill.dflash.forward.selector import Selector, transformed
 from draftmill.dflash.forward.trace import Trace
 from draftmill.dflash.package import Package
-from draftmill.outcome import BadConfiguration
+from draftmill.outcome import BadConfiguration, Refusal, Refused
 
 _Keep = Callable[[str, np.ndarray], None]
 
@@ -42,8 +42,9 @@ class Draft:
         self.config: DraftConfig = weights.source.config
         self.weights = weights
         self.window_rule = window_rule
-        self._gemm = gemm or weights.product
-        self._context_gemm = gemm or RowExact(weights.product)
+        elsewhere = checked(gemm) if gemm else None
+        self._gemm = elsewhere or weights.product
+        self._context_gemm = elsewhere or RowExact(weights.product)
         self._rotation = Rotation(self.config.rope, self.config.head_dim, weights.dtype)
         self._selector = Selector(
             self.config,
@@ -119,6 +120,10 @@ class Draft:
         """
         self._require(hidden, (None, self.config.hidden_size), "hidden")
         self._require(logits, (len(hidden), None), "logits")
+        if logits.shape[1] < self.config.vocab_size:
+            raise ValueError(
+                f"logits must have the {self.config.vocab_size} columns of the draft's vocabulary at least"
+            )
         logits = logits[:, : self.config.vocab_size]
         if self.config.generation == 1:
             return np.argmax(logits, axis=1)
@@ -155,6 +160,17 @@ class Draft:
             rows = rows + self._mlp(layer, rows, keep)
             keep(f"layers.{layer}.output", rows)
         rows = self._norm(rows, names.FINAL_NORM)
+        if not np.isfinite(rows).all():
+            raise Refused(
+                Refusal(
+                    "dflash.forward_not_finite",
+                    "output",
+                    f"{int((~np.isfinite(rows)).sum())} of {rows.size} values",
+                    "finite numbers",
+                    "The pass ends in infinities or no numbers: features or block are too large for this dtype, or the "
+                    "draft's weights are damaged (validate the package).",
+                )
+            )
         keep("output", rows)
         return rows
 
@@ -225,8 +241,10 @@ class Draft:
 
     def _norm(self, rows: np.ndarray, gain: str) -> np.ndarray:
         """RMSNorm over the last axis, eps inside the root, a plain multiplicative gain."""
-        mean = np.mean(np.square(rows), axis=-1, keepdims=True)
-        return rows / np.sqrt(mean + rows.dtype.type(self.config.rms_norm_eps)) * self.weights.tensor(gain)
+        # In float64: the square of a large residual would overflow, and the row would silently become zeros.
+        mean = np.mean(np.square(rows, dtype=np.float64), axis=-1, keepdims=True)
+        scale = (1 / np.sqrt(mean + self.config.rms_norm_eps)).astype(rows.dtype)
+        return rows * scale * self.weights.tensor(gain)
 
     @staticmethod
     def _require(rows: np.ndarray, shape: tuple[int | None, ...], what: str) -> None:
@@ -236,6 +254,8 @@ class Draft:
         if wrong or not len(rows):
             wanted = ", ".join("n" if size is None else str(size) for size in shape)
             raise ValueError(f"{what} must be [{wanted}] with n at least 1, not {list(rows.shape)}")
+        if not np.isfinite(rows).all():
+            raise ValueError(f"{what} has {int((~np.isfinite(rows)).sum())} values that are infinite or no numbers")
 
     def close(self) -> None:
         self.weights.source.close()

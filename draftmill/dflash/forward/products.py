@@ -25,6 +25,21 @@ HEIGHT, TALL = 16, 256
 """Rows of a block."""
 
 
+def checked(gemm: Gemm) -> Gemm:
+    """What runs elsewhere is held to what it promises. Its products raise ValueError with the tensor's name."""
+
+    def product(name: str, rows: np.ndarray) -> np.ndarray:
+        found = gemm(name, rows)
+        if not isinstance(found, np.ndarray) or found.ndim != 2 or len(found) != len(rows):
+            shape = list(found.shape) if isinstance(found, np.ndarray) else type(found).__name__
+            raise ValueError(f"gemm gave {shape} for {name}: it must be an array with {len(rows)} rows")
+        if not np.isfinite(found).all():
+            raise ValueError(f"gemm gave values that are infinite or no numbers for {name}")
+        return found
+
+    return product
+
+
 class Source(Protocol):
     """`Package` or `Checkpoint`."""
 

@@ -53,7 +53,12 @@ class Selector:
         rank = gates.shape[1]
         successors = self.successor(candidates.reshape(-1)).reshape(*candidates.shape, rank)
         # Any candidate of a row may be the next row's predecessor; one reading costs less than one a row.
-        predecessors = self.predecessor(np.concatenate([[anchor], candidates[:-1].reshape(-1)]))
+        # An anchor that the draft does not know (the target's vocabulary may be larger) has no pairwise term.
+        known = anchor < self.config.vocab_size
+        ids = np.concatenate([[anchor if known else 0], candidates[:-1].reshape(-1)])
+        predecessors = self.predecessor(ids)
+        if not known:
+            predecessors[0] = 0
         picked, previous = np.empty(len(hidden), np.int64), 0
         for row in range(len(hidden)):
             pairwise = successors[row] @ (predecessors[previous] * gates[row])

@@ -6,6 +6,7 @@ import pytest
 from draftmill.dflash.forward import Draft, WindowRule
 from draftmill.dflash.forward.products import Weights
 from draftmill.dflash.rope import Rope
+from draftmill.outcome import Refused
 from tests.support.dflash_by_hand import forward as by_hand
 from tests.support.draft_arrays import Arrays, inputs, small_config, small_draft, small_tensors
 
@@ -240,3 +241,36 @@ def test_float32_is_close_to_float64():
 def test_other_shapes_are_an_error(features, block, says):
     with pytest.raises(ValueError, match=says):
         small_draft().forward(np.zeros(features), np.zeros(block))
+
+
+def test_numbers_that_are_none_are_an_error_and_so_is_a_pass_that_ends_in_them():
+    draft = small_draft(dtype=np.float32)
+    features, block = inputs(draft.config, 4, 3)
+    features[2, 5] = np.nan
+    with pytest.raises(ValueError, match="features has 1 values"):
+        draft.forward(features, block)
+    features[2, 5] = 1e38
+    with pytest.raises(Refused, match="infinities"), np.errstate(all="ignore"):
+        draft.forward(features * 1e3, block)
+
+
+def test_a_large_context_is_no_context_of_zeros():
+    """The square of 1e25 does not fit float32; the context's scale does not matter all the same."""
+    draft = small_draft(dtype=np.float32)
+    features, block = inputs(draft.config, 4, 3)
+    assert np.abs(draft.forward(features * 1e25, block) - draft.forward(features, block)).max() < 1e-4
+
+
+@pytest.mark.parametrize(
+    "wrong", [lambda out: out[:-1], lambda out: None, lambda out: out.tolist(), lambda out: out * np.nan]
+)
+def test_a_device_that_breaks_its_promise_is_named(wrong):
+    host = small_draft()
+
+    def device(name: str, rows: np.ndarray) -> np.ndarray:
+        out = rows @ host.weights.source.tensors[name].T
+        return wrong(out) if name == "layers.1.mlp.up_proj.weight" else out
+
+    features, block = inputs(host.config, 4, 3)
+    with pytest.raises(ValueError, match="mlp"):
+        Draft(host.weights, gemm=device).forward(features, block)

@@ -104,3 +104,20 @@ def test_padding_of_the_targets_head_is_never_drafted(generation):
     hidden, logits = rng.standard_normal((4, 32)), rng.standard_normal((4, 97))
     padded = np.concatenate([logits, np.full((4, 31), 100.0)], axis=1)
     assert draft.walk(hidden, padded, 3).tolist() == draft.walk(hidden, logits, 3).tolist()
+
+
+def test_an_anchor_that_the_draft_does_not_know_has_no_pairwise_term():
+    draft = small_draft(2)
+    rng = np.random.default_rng(8)
+    hidden, logits = rng.standard_normal((3, 32)), rng.standard_normal((3, 97))
+    tensors = dict(draft.weights.source.tensors)
+    codebook = np.concatenate([tensors["candidate_selector.predecessor_codebook"], np.zeros((1, 12))])
+    expected = by_hand(
+        draft.config, tensors | {"candidate_selector.predecessor_codebook": codebook}, hidden, logits, 97
+    )
+    assert draft.walk(hidden, logits, 200).tolist() == expected
+
+
+def test_logits_of_a_smaller_head_are_an_error():
+    with pytest.raises(ValueError, match="97 columns"):
+        small_draft(2).walk(np.zeros((2, 32)), np.zeros((2, 96)), 1)
