@@ -8,10 +8,13 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 
-from draftmill.outcome import BadConfiguration
+import httpx
+
+from draftmill.outcome import BadConfiguration, Unavailable
 from draftmill.store.opening import open_store
 from draftmill.store.probe import ready_store
 from flows.stack_program import run, say
@@ -21,11 +24,27 @@ LOST = "Runs without a heartbeat are marked Crashed"
 ENDINGS = tuple(f"prefect.flow-run.{state}" for state in ("Completed", "Failed", "Cancelled", "Crashed"))
 HEARTBEAT = "prefect.flow-run.heartbeat"
 STORE_S = 60
+SERVER_S = 120
+
+
+def _patiently(step: Callable[[], None]) -> None:
+    """A server that has just answered its health check may be away once more on a busy host. Raises Unavailable."""
+    deadline = time.monotonic() + SERVER_S
+    while True:
+        try:
+            return step()
+        except httpx.TransportError as error:
+            if time.monotonic() > deadline:
+                raise Unavailable(
+                    f"The Prefect server does not answer ({error}): look at `docker compose logs server`.",
+                    code="bootstrap.server",
+                ) from error
+            time.sleep(2)
 
 
 def main() -> None:
     pool = os.environ["DRAFTMILL_POOL"]
-    make_pool(pool)
+    _patiently(lambda: make_pool(pool))
     deploy(os.environ["DRAFTMILL_DEPLOYMENTS"])
     if lost_after := os.environ["DRAFTMILL_LOST_AFTER_S"]:  # a device host leaves it to the server's
         watch_heartbeats(timedelta(seconds=float(lost_after)))
