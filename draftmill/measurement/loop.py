@@ -45,7 +45,8 @@ from draftmill.speculation.greedy import decode
 from draftmill.speculation.regime import Regime
 from draftmill.speculation.target import Target
 from draftmill.speculation.trace import Acceptance, Trace
-from draftmill.speculation.transformers_target import TransformersTarget, libraries
+from draftmill.speculation.transformers_loading import libraries
+from draftmill.speculation.transformers_target import TransformersTarget
 
 PROVIDER = "transformers"
 STEPS = {"float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
