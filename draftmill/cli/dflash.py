@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from draftmill.cli.bar import progress_bar
+from draftmill.cli.dflash_convert import convert_command
 from draftmill.cli.dflash_forward import compare_command, forward_command, named_endings, pick_command
 from draftmill.cli.folder import folder
 from draftmill.cli.telling import plain
@@ -29,6 +30,7 @@ def dflash() -> None:
     """Make DFlash packages, and run drafts on arrays."""
 
 
+app.command("convert")(convert_command)
 app.command("forward")(forward_command)
 app.command("pick")(pick_command)
 app.command("compare")(compare_command)

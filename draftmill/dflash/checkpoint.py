@@ -17,11 +17,12 @@ from draftmill.outcome import InputOutput
 
 
 class StoredRows:
-    """A tensor of a safetensors file, read by ranges of rows as float32."""
+    """A tensor of a safetensors file, read by ranges of rows as float32. kind: BF16, F16 or F32."""
 
     def __init__(self, tensor: SourceTensor) -> None:
         self._tensor = tensor
         self.shape = tensor.shape
+        self.kind = tensor.kind
 
     def __getitem__(self, rows: slice) -> np.ndarray:
         first, last, _ = rows.indices(self.shape[0])

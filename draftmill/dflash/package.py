@@ -5,12 +5,8 @@ spaces, path.
 """
 
 import json
-import os
-import shutil
-import tempfile
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -35,6 +31,8 @@ from draftmill.q4nx import writing
 from draftmill.q4nx.container import Container
 from draftmill.q4nx.encodings import Kind
 from draftmill.q4nx.matrix import decode_rows
+from draftmill.whole_file import write_whole
+from draftmill.whole_folder import whole_folder
 
 MANIFEST = "MANIFEST.sha256"
 
@@ -119,14 +117,16 @@ def write(
     manifest: bool = True,
     scalars: bool | None = None,
     notices: Mapping[str, bytes] | None = None,
+    account: Callable[[Written], Mapping[str, bytes]] | None = None,
     prove: Callable[[Path], object] | None = None,
     progress: Progress = silent,
 ) -> Written:
     """Writes a package into `folder`, which must not be there or be empty; killed at any point it is not there.
 
-    tensors: the mill's name -> float32 values of the logical shape, read by ranges of rows. encoding: Q4_1 or Q4_K, of
-    projections. scalars: whether the container repeats the config's six; None is yes in generation 1, no in 2.
-    notices: licence files to carry, name -> bytes.
+    tensors: the mill's name -> float32 values of the logical shape, read by ranges of rows; what is `Coded` keeps its
+    codes where they are of the kind. encoding: Q4_1 or Q4_K, of projections. scalars: whether the container repeats the
+    config's six; None is yes in generation 1, no in 2.
+    notices: licence files to carry, name -> bytes. account: gives files that speak of the others, name -> bytes.
     prove: called with the written folder before it takes its name; when it raises, nothing is left.
     Raises Refused (dflash.tensor_missing, tensor_unexplained, shape_unexpected, rows_not_whole_tiles,
     encoding_unexpected, scalar_unstorable, all_zero, q4nx.not_encodable), BadConfiguration (dflash.output_exists),
@@ -144,7 +144,7 @@ def write(
     stored = {layout.spelled(each.name): encoder.stored(each) for each in wanted}
     if scalars:
         stored |= stored_scalars(config, layout)
-    with _beside(folder) as partial:
+    with whole_folder(folder) as partial:
         writing.write(
             partial / CONTAINER,
             stored,
@@ -154,44 +154,22 @@ def write(
         )
         others = {**(notices or {}), "config.json": (json.dumps(vendor_config(config), indent=2) + "\n").encode()}
         for name, content in others.items():
-            _write(partial / name, content)
-        files = tuple(
-            File(name, (partial / name).stat().st_size, sha256_file(partial / name))
-            for name in sorted([*others, CONTAINER])
-        )
+            write_whole(partial / name, content)
+        errors = tuple(encoder.errors[each.name] for each in wanted)
+        written = Written(folder, described(partial, [*others, CONTAINER]), errors)
+        if account:
+            said = account(written)
+            for name, content in said.items():
+                write_whole(partial / name, content)
+            more = (*written.files, *described(partial, said))
+            written = replace(written, files=tuple(sorted(more, key=lambda file: file.path)))
         if manifest:
-            _write(partial / MANIFEST, "".join(f"{file.sha256}  {file.path}\n" for file in files).encode())
+            write_whole(partial / MANIFEST, "".join(f"{file.sha256}  {file.path}\n" for file in written.files))
         if prove:
             prove(partial)
-    return Written(folder, files, tuple(encoder.errors[each.name] for each in wanted))
+    return written
 
 
-def _write(path: Path, content: bytes) -> None:
-    with path.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-@contextmanager
-def _beside(folder: Path) -> Iterator[Path]:
-    """A folder beside the final one that takes its name at the end, or goes when something went wrong."""
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    partial = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
-    try:
-        yield partial
-        partial.chmod(0o755)
-        _sync(partial)
-        partial.rename(folder)
-        _sync(folder.parent)
-    except BaseException:
-        shutil.rmtree(partial, ignore_errors=True)
-        raise
-
-
-def _sync(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+def described(folder: Path, names: Iterable[str]) -> tuple[File, ...]:
+    """Files of a folder with their digests, by name."""
+    return tuple(File(name, (folder / name).stat().st_size, sha256_file(folder / name)) for name in sorted(names))

@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 
@@ -35,6 +35,14 @@ class Matrix(Protocol):
     def shape(self) -> tuple[int, ...]: ...
 
     def __getitem__(self, rows: slice) -> np.ndarray: ...
+
+
+@runtime_checkable
+class Coded(Matrix, Protocol):
+    """A matrix whose source has it in codes."""
+
+    def chunks(self, encoding: Encoding) -> np.ndarray | None:
+        """The stored bytes uint8 [nbytes] with the source's own codes, None where it has no codes of this kind."""
 
 
 class TensorEncoder:
@@ -76,16 +84,19 @@ class TensorEncoder:
         return data
 
     def _matrix(self, expected: Expected, whole: Encoding) -> np.ndarray:
-        out, fidelity = np.empty(whole.nbytes, np.uint8), Fidelity()
+        tensor, fidelity = self._tensors[expected.name], Fidelity()
+        kept = tensor.chunks(whole) if whole.packed and isinstance(tensor, Coded) else None
+        out = np.empty(whole.nbytes, np.uint8) if kept is None else kept
         step = max(ROWS, PIECE // whole.columns // ROWS * ROWS)
         row = whole.nbytes // whole.rows
 
         def encode_piece(first: int) -> tuple[int, Fidelity]:
             piece = replace(whole, rows=min(step, whole.rows - first))
-            values = np.ascontiguousarray(self._tensors[expected.name][first : first + piece.rows], np.float32)
+            values = np.ascontiguousarray(tensor[first : first + piece.rows], np.float32)
             require_encodable(values, expected.name)
             data = out[first * row : first * row + piece.nbytes]
-            data[...] = encode(piece, values)
+            if kept is None:
+                data[...] = encode(piece, values)
             found = Fidelity()
             found.add(values, decode(piece, data))
             return piece.nbytes, found

@@ -50,14 +50,14 @@ def pack(
         source.tensors,
         encoding=encoding,
         layout=layout,
-        notices=_notices(checkpoint),
-        prove=_prove,
+        notices=notices_of(checkpoint),
+        prove=prove,
         progress=progress,
     )
     return Packed(source.config, encoding, source.variants, written)
 
 
-def _prove(folder: Path) -> None:
+def prove(folder: Path) -> None:
     """Raises Refused with a finding for each one of the gate's: a package that it refuses is not made."""
     result = gate(folder)
     refusals = [
@@ -76,7 +76,7 @@ def _prove(folder: Path) -> None:
         raise Refused(*refusals)
 
 
-def _notices(folder: Path) -> dict[str, bytes]:
+def notices_of(folder: Path) -> dict[str, bytes]:
     return {
         path.name: path.read_bytes()
         for path in sorted(folder.iterdir())

@@ -6,7 +6,7 @@ spaces up to a multiple of 8, no holes, no metadata. Source: q4nx.md, section 2.
 
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,11 +30,12 @@ ENGINE_ALIGNMENT = 64
 
 @dataclass(frozen=True)
 class Stored:
-    """A tensor to be written: its bytes, or a call that makes them in their turn, so that one at a time is held."""
+    """A tensor to be written: its bytes, or a call that makes them in their turn, whole or piece by piece, so that one
+    at a time is held."""
 
     dtype: str
     shape: tuple[int, ...]
-    data: Content | Callable[[], Content]
+    data: Content | Callable[[], Content | Iterator[Content]]
 
     @property
     def nbytes(self) -> int:
@@ -69,10 +70,10 @@ def write(
         for name in order:
             tensor = tensors[name]
             file.write(b"\0" * (start + content[name]["data_offsets"][0] - file.tell()))
-            data = _raw(tensor.data() if callable(tensor.data) else tensor.data)
-            if len(data) != tensor.nbytes:
-                raise ValueError(f"{name}: {len(data)} bytes given, its shape takes {tensor.nbytes}")
-            file.write(data)
+            data = tensor.data() if callable(tensor.data) else tensor.data
+            written = sum(file.write(_raw(piece)) for piece in (data if isinstance(data, Iterator) else (data,)))
+            if written != tensor.nbytes:
+                raise ValueError(f"{name}: {written} bytes given, its shape takes {tensor.nbytes}")
 
 
 def _raw(data: Content) -> memoryview:
