@@ -88,7 +88,7 @@ def convert_native(
     add_own_keys(writer, own_keys(provenance, converter, config))
     add_hyperparameters(writer, hp, int(file_type))
     with merged_folder(model, tokenizer) as folder:
-        add_vocabulary(writer, folder, hp)
+        add_vocabulary(writer, folder, hp.architecture, hp.vocabulary)
 
     with whole_file(out) as beside:
         data_offset = _write_header(writer, beside)

@@ -8,7 +8,6 @@ import logging
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from draftmill.gguf.hyperparameters import Hyperparameters
 from draftmill.gguf.post_processors import added_tokens
 from draftmill.gguf.pre_tokenizers import pre_tokenizer_name
 from draftmill.intake.bounded_json import read_object
@@ -27,30 +26,31 @@ _GRANITE_SMALL_ROWS = 49152
 """Vocabulary size at which the stock converter writes add_bos_token false for a llama."""
 
 
-def add_vocabulary(writer: "GGUFWriter", folder: Path, hp: Hyperparameters) -> None:
+def add_vocabulary(writer: "GGUFWriter", folder: Path, architecture: str, rows: int) -> None:
     """Writes the keys into `writer`, in the stock converter's order.
 
-    folder: holds the tokenizer's files and the model's config.json side by side.
+    folder: holds the tokenizer's files and the model's config.json side by side. architecture: GGUF's name of the
+    model that the tokenizer is of. rows: of the embedding, one text each.
     Raises Refused: tokenizer.malformed, intake.json_*, and convert.: tokenizer_missing, tokenizer_kind, tokenizer_rows,
     tokenizer_disagrees, special_token, special_ids, tokenizer_unreadable, pre_tokenizer_unknown.
     """
     side = _read_side(folder)
-    vocabulary = _read_vocabulary(folder, side, hp)
-    special = _special_vocabulary(folder, hp)
+    vocabulary = _read_vocabulary(folder, side, rows)
+    special = _special_vocabulary(folder, rows)
     special.merges = vocabulary.stated["merges"]
     special.add_special_token = added_tokens(vocabulary.stated["post_processor"], side)
     bos = special.special_token_ids.get("bos") if special.add_special_token.get("bos") else None
     pre = pre_tokenizer_name(vocabulary.stated, bos)
-    texts, types = token_list(folder, vocabulary, hp.vocabulary)
+    texts, types = token_list(folder, vocabulary, rows)
 
-    if hp.architecture == "llama" and side.get("add_prefix_space") is not None:
+    if architecture == "llama" and side.get("add_prefix_space") is not None:
         writer.add_add_space_prefix(bool(side["add_prefix_space"]))
     writer.add_tokenizer_model("gpt2")
     writer.add_tokenizer_pre(pre)
     writer.add_token_list(texts)
     writer.add_token_types(types)
     special.add_to_gguf(writer, quiet=True)
-    if hp.architecture == "llama" and hp.vocabulary == _GRANITE_SMALL_ROWS:
+    if architecture == "llama" and rows == _GRANITE_SMALL_ROWS:
         writer.add_add_bos_token(False)
 
 
@@ -104,7 +104,7 @@ def _read_side(folder: Path) -> dict[str, Any]:
     return read_object(path, path.name, MAX_SIDE_BYTES) if path.is_file() else {}
 
 
-def _read_vocabulary(folder: Path, side: dict[str, Any], hp: Hyperparameters) -> Vocabulary:
+def _read_vocabulary(folder: Path, side: dict[str, Any], rows: int) -> Vocabulary:
     if not (folder / "tokenizer.json").is_file():
         raise Refused(
             Refusal(
@@ -126,12 +126,12 @@ def _read_vocabulary(folder: Path, side: dict[str, Any], hp: Hyperparameters) ->
             "byte-level BPE with its merges, in tokenizer.json alone",
             "The native converter writes byte-level BPE vocabularies only; try --converter stock.",
         )
-    if vocabulary.highest >= hp.vocabulary:
+    if vocabulary.highest >= rows:
         findings.add(
             "convert.tokenizer_rows",
             "tokenizer.json",
             vocabulary.highest,
-            f"below vocab_size {hp.vocabulary}",
+            f"below vocab_size {rows}",
             "The tokenizer has ids that the embedding has no row for; it is not this model's tokenizer.",
         )
     _check_agreement(vocabulary, side, findings)
@@ -171,7 +171,7 @@ def _check_agreement(vocabulary: Vocabulary, side: dict[str, Any], findings: Fin
         )
 
 
-def _special_vocabulary(folder: Path, hp: Hyperparameters) -> "SpecialVocab":
+def _special_vocabulary(folder: Path, rows: int) -> "SpecialVocab":
     from gguf import SpecialVocab
 
     # Its warnings are about flags that `post_processors` decides here.
@@ -192,14 +192,14 @@ def _special_vocabulary(folder: Path, hp: Hyperparameters) -> "SpecialVocab":
         ) from error
     finally:
         logger.disabled = disabled
-    beyond = {role: token for role, token in special.special_token_ids.items() if token >= hp.vocabulary}
+    beyond = {role: token for role, token in special.special_token_ids.items() if token >= rows}
     if beyond:
         raise Refused(
             Refusal(
                 "convert.special_ids",
                 "config.json",
                 beyond,
-                f"below vocab_size {hp.vocabulary}",
+                f"below vocab_size {rows}",
                 "A special token's id has no row in the embedding; config and tokenizer are of different models.",
             )
         )

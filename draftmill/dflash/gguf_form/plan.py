@@ -1,0 +1,79 @@
+"""How each tensor of a draft is stored in a GGUF file: its type, and where the bytes of its rows come from."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import prod
+from typing import NamedTuple
+
+import numpy as np
+from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType
+
+from draftmill.dflash.gguf_form.tensor_names import gguf_name
+from draftmill.dflash.inventory import Expected
+from draftmill.dflash.package_tensors import Matrix
+from draftmill.gguf.half_precision import all_finite, cast
+from draftmill.outcome import Refusal, Refused
+
+PIECE = 1 << 20
+"""Weights stored at a time."""
+
+
+class Piece(NamedTuple):
+    """Some rows as stored, uint8; how many units of them (`TensorAccount`) moved, and by how much at most."""
+
+    data: np.ndarray
+    inexact: int = 0
+    largest: float = 0.0
+
+
+@dataclass(frozen=True)
+class Planned:
+    """piece(first, last): the rows [first, last) of `expected.shape[0]`. step: how many are taken at a time.
+
+    The rest as in `TensorAccount`.
+    """
+
+    expected: Expected
+    kind: GGMLQuantizationType
+    source: str
+    codes_kept: bool | None
+    units: int
+    reason: str
+    piece: Callable[[int, int], Piece]
+    step: int
+
+    @property
+    def name(self) -> str:
+        """In the file."""
+        return gguf_name(self.expected.name)
+
+    @property
+    def nbytes(self) -> int:
+        block, size = GGML_QUANT_SIZES[self.kind]
+        return prod(self.expected.shape) // block * size
+
+
+def plain_tensor(expected: Expected, values: Matrix, source: str, kind: GGMLQuantizationType, reason: str) -> Planned:
+    """values: float32 by ranges of rows, stored as F32, F16 or BF16. source: how they were stored."""
+    row = prod(expected.shape[1:])
+
+    def piece(first: int, last: int) -> Piece:
+        given = values[first:last]
+        stored = cast(np.ascontiguousarray(given).reshape(-1), "F32", kind.name)
+        if not all_finite(stored, kind.name):
+            raise Refused(
+                Refusal(
+                    "dflash.gguf_not_finite",
+                    expected.name,
+                    f"a value that {kind.name} cannot hold",
+                    "finite values",
+                    "The tensor holds infinities, numbers that are none, or values beyond 65504 that F16 cannot hold; "
+                    "convert to bf16 or f32. If that is refused too, the draft is damaged.",
+                )
+            )
+        moved = np.abs(cast(stored, kind.name, "F32") - given.reshape(-1))
+        return Piece(stored.view(np.uint8), int(np.count_nonzero(moved)), float(moved.max(initial=0)))
+
+    return Planned(
+        expected, kind, source, None, prod(expected.shape), reason, piece, max(1, PIECE // row) if row else 1
+    )

@@ -1,0 +1,130 @@
+"""The target whose vocabulary a GGUF draft carries: a Hugging Face folder, or the target's own GGUF.
+
+llama.cpp does not compare the two vocabularies of a DFlash pair and sizes the draft's rows of logits by the draft's
+own token list, so the list has to be the target's, of the target's length (common/speculative.cpp).
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from draftmill.dflash.config import CONFIG_LIMIT, DraftConfig
+from draftmill.dflash.config_places import shown
+from draftmill.dflash.gguf_form import keys
+from draftmill.gguf.header import GGUFHeader, read_header
+from draftmill.gguf.hyperparameters import ARCHITECTURES
+from draftmill.gguf.vocabulary_keys import add_vocabulary
+from draftmill.intake.bounded_json import read_object
+from draftmill.outcome import Refusal, Refused
+from draftmill.tokenizers.ggml import read_gguf
+
+if TYPE_CHECKING:
+    from gguf import GGUFWriter
+
+_GROUP = "tokenizer."
+
+
+@dataclass(frozen=True)
+class Target:
+    """rows: of the target's embedding. mrope: whether its positions have several axes, as targets that see have.
+
+    architecture: GGUF's name, of a folder. header: of a GGUF.
+    """
+
+    path: Path
+    rows: int
+    mrope: bool
+    architecture: str = ""
+    header: GGUFHeader | None = None
+
+    def check(self, config: DraftConfig, where: str) -> None:
+        """Raises Refused dflash.vocabulary_size when the draft has another number of tokens."""
+        if self.rows != config.vocab_size:
+            raise Refused(
+                Refusal(
+                    "dflash.vocabulary_size",
+                    where,
+                    config.vocab_size,
+                    self.rows,
+                    f"The draft predicts ids of {config.vocab_size} tokens and the target {self.path.name} has "
+                    f"{self.rows}; llama.cpp would mix up the rows of their logits. Give the target that the draft "
+                    "was trained for.",
+                )
+            )
+
+    def add_vocabulary(self, writer: "GGUFWriter", config: DraftConfig) -> None:
+        """Writes the tokenizer's keys into `writer`, the mask's id last.
+
+        Raises Refused: what `draftmill.gguf.vocabulary_keys.add_vocabulary` raises.
+        """
+        if self.header is None:
+            add_vocabulary(writer, self.path, self.architecture, config.vocab_size)
+        else:
+            for name, value in self.header.fields.items():
+                if name.startswith(_GROUP) and name != keys.MASK_TOKEN_ID:
+                    kind, *inner = self.header.types[name]
+                    writer.add_key_value(name, value, kind, inner[0] if inner else None)
+        writer.kv_data[0].pop(keys.MASK_TOKEN_ID, None)
+        writer.add_mask_token_id(config.mask_token_id)
+
+
+def read_target(path: Path) -> Target:
+    """A target's folder or GGUF file.
+
+    Raises Refused: dflash.target_missing, target_architecture, target_is_draft, target_vocabulary, intake.json_*,
+    and of a GGUF what `read_gguf` raises; OSError.
+    """
+    return _read_folder(path) if path.is_dir() else _read_gguf(path)
+
+
+def _read_gguf(path: Path) -> Target:
+    header = read_header(path)
+    architecture = header.fields.get("general.architecture")
+    if architecture == keys.ARCHITECTURE:
+        raise _refused(
+            "target_is_draft", path.name, architecture, "a target's", "This is a draft itself; give the target's GGUF."
+        )
+    read_gguf(path)
+    sections = header.fields.get(f"{architecture}.rope.dimension_sections")
+    mrope = isinstance(sections, list) and any(sections)
+    return Target(path, len(header.fields[keys.TOKENS]), mrope, header=header)
+
+
+def _read_folder(path: Path) -> Target:
+    if not (path / "config.json").is_file():
+        raise _refused(
+            "target_missing",
+            f"{path.name}/config.json",
+            "no such file",
+            "a target's folder or GGUF",
+            "The draft's vocabulary is its target's. Give the target's Hugging Face folder, or its GGUF file.",
+        )
+    config = read_object(path / "config.json", "config.json", CONFIG_LIMIT)
+    text = config.get("text_config") if isinstance(config.get("text_config"), dict) else config
+    assert isinstance(text, dict)  # noqa: S101 - it is one of two objects
+    named = config.get("architectures")
+    architecture = ARCHITECTURES.get(named[0]) if isinstance(named, list) and named else None
+    if architecture is None:
+        raise _refused(
+            "target_architecture",
+            f"{path.name}/config.json:architectures",
+            shown(named),
+            list(ARCHITECTURES),
+            "The native converter writes vocabularies of these architectures only. Convert the target with llama.cpp's "
+            "own converter, and give its GGUF instead of the folder.",
+        )
+    rows = text.get("vocab_size")
+    if type(rows) is not int:
+        raise _refused(
+            "target_vocabulary",
+            f"{path.name}/config.json:vocab_size",
+            shown(rows),
+            "a whole number",
+            "How many tokens the target has is not stated; take its config.json from its repository.",
+        )
+    rope = text.get("rope_parameters") or text.get("rope_scaling") or {}
+    return Target(path, rows, isinstance(rope, dict) and "mrope_section" in rope, architecture)
+
+
+def _refused(code: str, where: str, measured: Any, expected: Any, sentence: str) -> Refused:
+    return Refused(Refusal(f"dflash.{code}", where, measured, expected, sentence))
