@@ -50,6 +50,19 @@ class Stack:
         assert not check or done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
         return done
 
+    def up(self) -> None:
+        """Starts it, or says how each part of it stands and what it last said."""
+        try:
+            done = self.compose("up", "-d", "--wait", "--wait-timeout", "300", check=False)
+        except subprocess.TimeoutExpired as late:
+            ended, said = "not up within its time", str(late.stderr)
+        else:
+            if done.returncode == 0:
+                return
+            ended, said = f"up ended with {done.returncode}", done.stderr
+        states = self.compose("ps", "-a", check=False).stdout + self.compose("logs", "--tail", "60", check=False).stdout
+        raise AssertionError(f"{ended}\n{said[-2000:]}\n{states}")
+
     def container(self, service: str) -> Container:
         label = f"com.docker.compose.service={service}"
         found = self.client.containers.list(
@@ -182,9 +195,8 @@ def running_stack(folder: Path, client: docker.DockerClient, *, hub: str, config
         stack.seconds["bases"] = time.monotonic() - started
         stack.compose("build", "worker")
         stack.seconds["build"] = time.monotonic() - started
-        up = stack.compose("up", "-d", "--wait", "--wait-timeout", "300", check=False)
+        stack.up()
         stack.seconds["up"] = time.monotonic() - started
-        assert up.returncode == 0, up.stderr[-2000:] + stack.compose("logs", "--tail", "40", check=False).stdout
         yield stack
     finally:
         stack.compose("down", "-v", "-t", "3", check=False)
