@@ -1,31 +1,39 @@
-"""Conversion between encodings without quantising again: Q4_K to q4_1 chunks, q4_1 to GGUF Q4_1 blocks."""
+"""Conversion between encodings without quantising again: every code is kept, and what the factors lose is counted.
+
+Q4_K to q4_1 chunks; q4_1 and Q4_K to GGUF Q4_1, Q4_K to GGUF Q4_K, Q8 to GGUF Q8_0. Back: `draftmill.q4nx.from_gguf`.
+"""
 
 from dataclasses import dataclass
 
 import numpy as np
 
 from draftmill.outcome import Refusal, Refused
-from draftmill.q4nx import q4_1, q4_k
-from draftmill.q4nx.encodings import Encoding, Kind
-from draftmill.q4nx.tiles import GROUP, GROUPS, ROWS, Workspace, to_bf16
+from draftmill.q4nx import gguf_blocks, q4_1, q4_k
+from draftmill.q4nx.encodings import CODECS, Encoding, Kind
+from draftmill.q4nx.tiles import COLUMNS, GROUP, ROWS, Workspace, bf16_plane, by_row, to_bf16
 
-BLOCK_BYTES = 20
-"""A GGUF Q4_1 block: half floats d and m, then 16 bytes; byte j holds code j low and code j + 16 high."""
 _BATCH = 64
 _LARGEST_BF16 = 255 * 2.0**120
+_LARGEST_CODE = {Kind.Q4_1: 15, Kind.Q4_K: 15, Kind.Q8_COLUMN_MAJOR: 128, Kind.Q8_HALF_SPLIT: 128}
 
 
 @dataclass(frozen=True)
-class HalfFloats:
-    """What half floats cost a conversion to GGUF.
+class Rounding:
+    """What another number format costs the factors of a conversion.
 
-    groups: all; inexact: those whose scale or minimum a half float does not hold; bound: the most that any weight
-    moves, 15 |change of scale| + |change of minimum| over the groups, before float32 rounding. Never above 2^-21.
+    groups: all, of 32 weights; inexact: those whose scale or minimum moved; bound: the most that any weight moves, the
+    largest code x |change of scale| + |change of minimum| over the groups, before float32 rounding.
     """
 
     groups: int
     inexact: int
     bound: float
+
+    def __add__(self, other: "Rounding") -> "Rounding":
+        return Rounding(self.groups + other.groups, self.inexact + other.inexact, max(self.bound, other.bound))
+
+
+NOTHING = Rounding(0, 0, 0.0)
 
 
 def q4_k_to_q4_1(chunks: np.ndarray) -> np.ndarray:
@@ -39,15 +47,75 @@ def q4_k_to_q4_1(chunks: np.ndarray) -> np.ndarray:
     return q4_1.pack(scales, minimums, q4_k.codes(chunks, Workspace())).reshape(*lead, q4_1.CHUNK_BYTES)
 
 
-def q4_1_to_gguf(encoding: Encoding, data: np.ndarray) -> tuple[np.ndarray, HalfFloats]:
-    """GGUF Q4_1 rows uint8 [rows, columns / 32 * 20] of a q4_1 matrix, padding left out; and what they cost.
+def half_float_rounding(encoding: Encoding, data: np.ndarray) -> Rounding:
+    """What half floats cost the factors of a packed matrix; a factor that is none at all (beyond 65504) costs inf."""
+    total = NOTHING
+    for _, chunks in _bands(encoding, data):
+        total += _rounded(encoding, chunks)[1]
+    return total
 
-    Every bfloat16 of 2^-17 to 65504 in magnitude is a half float, so conversion is exact but for smaller ones, which
-    move by at most 2^-25. Raises Refused q4nx.outside_half_range, q4nx.columns_not_whole_groups; ValueError for
-    another kind or size. Source of the block: block_q4_1 in ggml's ggml-common.h.
+
+def q4_1_to_gguf(encoding: Encoding, data: np.ndarray) -> tuple[np.ndarray, Rounding]:
+    """GGUF Q4_1 rows uint8 [rows, columns / 32 * 20] of a q4_1 or Q4_K matrix, padding left out; and what they cost.
+
+    Every bfloat16 of 2^-17 to 65504 in magnitude is a half float, so a q4_1 matrix is exact but for smaller ones, which
+    move by at most 2^-25. The factors of Q4_K groups are products of 16 bits, of which a half float keeps 11.
+    Raises Refused q4nx.outside_half_range, q4nx.columns_not_whole_groups; ValueError for another kind or size.
     """
-    if encoding.kind != Kind.Q4_1 or data.shape != (encoding.nbytes,):
-        raise ValueError(f"expected the {encoding.nbytes} bytes of a q4_1 matrix, not {encoding.kind} {data.shape}")
+    if encoding.kind not in (Kind.Q4_1, Kind.Q4_K) or data.shape != (encoding.nbytes,):
+        raise ValueError(f"expected the {encoding.nbytes} bytes of a 4-bit matrix, not {encoding.kind} {data.shape}")
+    return _to_gguf(encoding, data, gguf_blocks.Q4_1_BYTES)
+
+
+def q8_to_gguf(encoding: Encoding, data: np.ndarray) -> tuple[np.ndarray, Rounding]:
+    """GGUF Q8_0 rows uint8 [rows, columns / 32 * 34] of a Q8 matrix whose order is named. As `q4_1_to_gguf`."""
+    if encoding.kind not in (Kind.Q8_COLUMN_MAJOR, Kind.Q8_HALF_SPLIT) or data.shape != (encoding.nbytes,):
+        raise ValueError(f"expected the {encoding.nbytes} bytes of a Q8 matrix, not {encoding.kind} {data.shape}")
+    return _to_gguf(encoding, data, gguf_blocks.Q8_0_BYTES)
+
+
+def super_blocks_outside(encoding: Encoding, data: np.ndarray) -> int:
+    """How many rows of tiles of a Q4_K matrix no GGUF super-block holds: eight-bit factors that no six bits and half
+    float give, too."""
+    return sum(int(np.count_nonzero(~_six_bit(chunks)[2])) for _, chunks in _bands(encoding, data))
+
+
+def q4_k_to_gguf(encoding: Encoding, data: np.ndarray) -> np.ndarray:
+    """GGUF Q4_K rows uint8 [rows, columns / 256 * 144] of a Q4_K matrix: the same codes, and the same weights to the
+    last bit.
+
+    d x scale = S x scale and dmin x min = -(M x min) have to hold exactly; where the eight-bit factors share a divisor
+    it may move into d. Raises Refused q4nx.outside_super_block, ValueError for another kind, size or width.
+    """
+    if encoding.kind != Kind.Q4_K or data.shape != (encoding.nbytes,) or encoding.padded_columns:
+        raise ValueError(f"expected a Q4_K matrix of whole super-blocks, not {encoding.kind} {data.shape}")
+    blocks = np.empty((encoding.rows, encoding.tile_columns, gguf_blocks.Q4_K_BYTES), np.uint8)
+    for rows, chunks in _bands(encoding, data):
+        scales, mins, fits = _six_bit(chunks)
+        if not fits.all():
+            raise Refused(
+                Refusal(
+                    "q4nx.outside_super_block",
+                    f"rows {rows.start} to {rows.stop - 1}",
+                    int(np.count_nonzero(~fits)),
+                    "factors of six bits under a half float",
+                    "GGUF's Q4_K has six bits for the factors of a group and this tensor needs more; store it as "
+                    "another type.",
+                )
+            )
+        codes = q4_k.codes(chunks, Workspace())
+        packed = gguf_blocks.pack_q4_k(scales[0], mins[0], scales[1], mins[1], codes)
+        blocks[rows] = packed.reshape(len(chunks), ROWS, -1).swapaxes(0, 1)
+    return blocks.reshape(encoding.rows, -1)
+
+
+def _bands(encoding: Encoding, data: np.ndarray) -> list[tuple[slice, np.ndarray]]:
+    """(rows of the matrix, chunks [tile columns, bytes]) of each row of tiles."""
+    grid = data.reshape(encoding.tile_rows, encoding.tile_columns, -1)
+    return [(slice(row * ROWS, (row + 1) * ROWS), chunks) for row, chunks in enumerate(grid)]
+
+
+def _to_gguf(encoding: Encoding, data: np.ndarray, block_bytes: int) -> tuple[np.ndarray, Rounding]:
     if encoding.columns % GROUP:
         raise Refused(
             Refusal(
@@ -58,42 +126,85 @@ def q4_1_to_gguf(encoding: Encoding, data: np.ndarray) -> tuple[np.ndarray, Half
                 "A GGUF row of Q4_1 has whole blocks of 32 weights; store this matrix in GGUF as F16 instead.",
             )
         )
-    grid = data.reshape(encoding.tile_rows, encoding.tile_columns, q4_1.CHUNK_BYTES)
-    blocks = np.empty((encoding.rows, encoding.columns // GROUP, BLOCK_BYTES), np.uint8)
-    inexact, bound = 0, 0.0
-    for row, chunks in enumerate(grid):
-        for first in range(0, encoding.tile_columns, _BATCH):
-            part = chunks[first : first + _BATCH]
-            begin = first * GROUPS
-            own = blocks[row * ROWS : (row + 1) * ROWS, begin : begin + len(part) * GROUPS]
-            costs = _fill_blocks(part, own, f"rows {row * ROWS} to {row * ROWS + ROWS - 1}")
-            inexact, bound = inexact + int(np.count_nonzero(costs)), max(bound, float(costs.max(initial=0)))
-    return blocks.reshape(encoding.rows, -1), HalfFloats(blocks.shape[0] * blocks.shape[1], inexact, bound)
-
-
-def _fill_blocks(chunks: np.ndarray, own: np.ndarray, where: str) -> np.ndarray:
-    """Chunks [t, 5120] -> blocks [32, up to 8 t, 20]; returns how far a weight of each group moves at most."""
-    width = own.shape[1]
-    planes = [plane.swapaxes(0, 1).reshape(ROWS, -1)[:, :width] for plane in q4_1.groups(chunks)]
-    with np.errstate(over="ignore", under="ignore"):
-        halves = [plane.astype(np.float16) for plane in planes]
-    if not all(np.isfinite(half).all() for half in halves):
-        raise Refused(
-            Refusal(
-                "q4nx.outside_half_range",
-                where,
-                int(sum(np.count_nonzero(~np.isfinite(half)) for half in halves)),
-                "scales and minimums of at most 65504",
-                "GGUF keeps the scale and the minimum of a block as half floats, and these do not fit; "
-                "they are no weights of a real model, so check the package with `draftmill validate`.",
+    groups = encoding.columns // GROUP
+    blocks = np.empty((encoding.rows, groups, block_bytes), np.uint8)
+    total = NOTHING
+    for rows, chunks in _bands(encoding, data):
+        (scales, minimums), cost = _rounded(encoding, chunks)
+        outside = [half for half in (scales, minimums) if half is not None and not np.isfinite(half).all()]
+        if outside:
+            raise Refused(
+                Refusal(
+                    "q4nx.outside_half_range",
+                    f"rows {rows.start} to {rows.stop - 1}",
+                    int(sum(np.count_nonzero(~np.isfinite(half)) for half in outside)),
+                    "scales and minimums of at most 65504",
+                    "GGUF keeps the scale and the minimum of a block as half floats, and these do not fit; "
+                    "they are no weights of a real model, so check the package with `draftmill validate`.",
+                )
             )
-        )
-    own[..., 0:2].view("<f2")[..., 0] = halves[0]
-    own[..., 2:4].view("<f2")[..., 0] = halves[1]
-    codes = q4_1.codes(chunks, Workspace()).swapaxes(0, 1).reshape(ROWS, -1, GROUP)[:, :width]
-    own[..., 4:] = codes[..., : GROUP // 2] | codes[..., GROUP // 2 :] << 4
-    moved = [np.abs(half.astype(np.float64) - plane) for half, plane in zip(halves, planes, strict=True)]
-    return 15 * moved[0] + moved[1]
+        for first in range(0, len(chunks), _BATCH):
+            part = CODECS[encoding.kind].codes(chunks[first : first + _BATCH], Workspace())
+            own = slice(first * COLUMNS // GROUP, first * COLUMNS // GROUP + part.shape[0] * COLUMNS // GROUP)
+            width = min(own.stop, groups) - own.start
+            codes = part.swapaxes(0, 1).reshape(ROWS, -1)[:, : width * GROUP]
+            own = slice(own.start, own.start + width)
+            packed = (
+                gguf_blocks.pack_q8_0(scales[:, own], codes)
+                if minimums is None
+                else gguf_blocks.pack_q4_1(scales[:, own], minimums[:, own], codes)
+            )
+            blocks[rows, own] = packed.reshape(ROWS, width, block_bytes)
+        total += cost
+    return blocks.reshape(encoding.rows, -1), total
+
+
+def _rounded(encoding: Encoding, chunks: np.ndarray) -> tuple[tuple[np.ndarray, np.ndarray | None], Rounding]:
+    """Scales and minimums of a row of tiles as half floats [32, groups], padding left out, and what that costs."""
+    groups = -(-encoding.columns // GROUP)
+    planes = [
+        plane.swapaxes(0, 1).reshape(ROWS, -1)[:, :groups]
+        for plane in CODECS[encoding.kind].groups(chunks)
+        if plane is not None
+    ]
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        halves = [plane.astype(np.float16) for plane in planes]
+        moved = [np.abs(half.astype(np.float64) - plane) for half, plane in zip(halves, planes, strict=True)]
+    costs = moved[0] * _LARGEST_CODE[encoding.kind] + (moved[1] if len(moved) > 1 else 0)
+    costs = np.where(np.isnan(costs), np.inf, costs)
+    cost = Rounding(costs.size, int(np.count_nonzero(costs)), float(costs.max(initial=0)))
+    return (halves[0], halves[1] if len(halves) > 1 else None), cost
+
+
+def _six_bit(
+    chunks: np.ndarray,
+) -> tuple[tuple[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray], np.ndarray]:
+    """(d, scales), (dmin, mins) and where both are exact: float16 and bool [tiles, 32], uint8 [tiles, 32, 8]."""
+    scale = _divided(bf16_plane(chunks, *_range(q4_k.ROW_SCALES)), by_row(chunks[:, q4_k.SCALES]))
+    minimum = _divided(-bf16_plane(chunks, *_range(q4_k.ROW_MINIMUMS)), by_row(chunks[:, q4_k.MINIMUMS]))
+    return scale[:2], minimum[:2], scale[2] & minimum[2]
+
+
+def _range(part: slice) -> tuple[int, int]:
+    return part.start, part.stop
+
+
+def _divided(factors: np.ndarray, eight: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """factor x u8 [..., 8] as half float x u6: the smallest common divisor of the u8 that makes both exact."""
+    common = np.gcd.reduce(eight, axis=-1)
+    largest = eight.max(-1)
+    divisors = np.zeros(factors.shape, np.uint8)
+    halves = np.zeros(factors.shape, np.float16)
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        for divisor in range(1, 256):
+            open_ = (divisors == 0) & (common % divisor == 0) & (largest <= divisor * gguf_blocks.SIX_BITS)
+            if not open_.any():
+                continue
+            product = factors * np.float32(divisor)
+            half = product.astype(np.float16)
+            found = open_ & np.isfinite(half) & (half.astype(np.float32) == product)
+            divisors[found], halves[found] = divisor, half[found]
+    return halves, eight // np.maximum(divisors, 1)[..., None], divisors > 0
 
 
 def _storable(planes: tuple[np.ndarray, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:

@@ -66,3 +66,6 @@ def _codec(bands: int) -> TileCodec:
 
 COLUMN_MAJOR = _codec(1)
 HALF_SPLIT = _codec(2)
+pack_column_major = partial(_pack, 1)
+pack_half_split = partial(_pack, 2)
+"""bf16 bits uint16 [..., 32, 8] and codes int8 [..., 32, 256] -> chunks uint8 [..., 8704]."""

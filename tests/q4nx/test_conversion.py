@@ -7,7 +7,7 @@ from gguf.quants import dequantize
 
 from draftmill.outcome import Refused
 from draftmill.q4nx import q4_1
-from draftmill.q4nx.conversion import HalfFloats, q4_1_to_gguf, q4_k_to_q4_1
+from draftmill.q4nx.conversion import Rounding, q4_1_to_gguf, q4_k_to_q4_1
 from draftmill.q4nx.encodings import Encoding, Kind
 from draftmill.q4nx.matrix import decode, encode
 
@@ -81,7 +81,7 @@ def test_gguf_reads_the_same_weights_to_the_last_bit(columns: int) -> None:
     encoding, data = matrix(Kind.Q4_1, 64, columns)
     blocks, cost = q4_1_to_gguf(encoding, data)
     assert blocks.shape == (64, columns // 32 * 20)
-    assert cost == HalfFloats(64 * columns // 32, 0, 0.0)
+    assert cost == Rounding(64 * columns // 32, 0, 0.0)
     judged = dequantize(blocks, GGMLQuantizationType.Q4_1)
     assert (judged.view(np.uint32) == decode(encoding, data).view(np.uint32)).all()
 
@@ -113,7 +113,7 @@ def test_below_the_range_the_cost_is_stated_and_kept() -> None:
     # 2^-18 x 255/128 = 127.5 x 2^-24 rounds to 128 x 2^-24: off by 2^-25, the most there is.
     encoding, data = one_tile(0x36FF, 0xB6FF)
     blocks, cost = q4_1_to_gguf(encoding, data)
-    assert cost == HalfFloats(256, 256, 15 * 2.0**-25 + 2.0**-25)
+    assert cost == Rounding(256, 256, 15 * 2.0**-25 + 2.0**-25)
     moved = abs(dequantize(blocks, GGMLQuantizationType.Q4_1).astype(np.float64) - decode(encoding, data))
     assert 0 < moved.max() <= cost.bound
 
@@ -135,7 +135,7 @@ def test_columns_that_do_not_fill_blocks_are_refused() -> None:
     assert refused.value.code == "q4nx.columns_not_whole_groups"
 
 
-def test_only_q4_1_becomes_q4_1_blocks() -> None:
-    encoding, data = matrix(Kind.Q4_K, 32, 256)
-    with pytest.raises(ValueError, match="q4_1 matrix"):
+def test_only_four_bit_codes_become_q4_1_blocks() -> None:
+    encoding, data = matrix(Kind.Q8_HALF_SPLIT, 32, 256)
+    with pytest.raises(ValueError, match="4-bit matrix"):
         q4_1_to_gguf(encoding, data)
