@@ -34,7 +34,7 @@ def convert_command(
     encoding: Annotated[
         str | None,
         typer.Option(
-            metavar="q4_1|q4_k",
+            metavar="q4_1|q4_k|bf16",
             help="Of a package's matrices. Default: the source's own codes; a source of floats has to be told.",
         ),
     ] = None,

@@ -26,7 +26,7 @@ from draftmill.dflash.gate_packed import packed_figures
 from draftmill.dflash.gate_plain import plain_figures
 from draftmill.dflash.gate_plain_values import check_plain
 from draftmill.dflash.gate_result import Gate, TensorReport
-from draftmill.dflash.gate_table import CHECKS, OF_CONTAINER
+from draftmill.dflash.gate_table import CHECKS, OF_CONTAINER, OF_TILES
 from draftmill.dflash.gate_values import check_packed
 from draftmill.dflash.gate_weights import check_weights
 from draftmill.dflash.inventory import Role, Variant
@@ -90,9 +90,12 @@ def _gate_container(
     measured = prepare(inventory) if inventory else Measured()
     if read_bytes(files, container, header, measured, ledger, progress) and config and header and inventory:
         tiles = check_packed(measured.packed, container.name, ledger)
-        check_plain(measured.plain, container.name, ledger)
+        check_plain(measured.plain, config.generation, container.name, ledger)
         check_weights(tiles, measured.plain, container.name, ledger)
         check_scalars(config, measured, container.name, ledger)
+        if not measured.packed:
+            for check in OF_TILES:
+                ledger.skip_unless_made(check, "no matrix is packed: their values are checked")
         return variants_of(header, inventory), _reports(inventory, measured)
     why = "the config cannot be read" if config is None else "the container was not read to its end"
     ledger.stop_unsaid(OF_CONTAINER, why if header else "the container's header is refused or cannot be read")
@@ -104,6 +107,7 @@ def _skip_foreign(config: Survey, ledger: Ledger) -> None:
     for check in CHECKS:
         if config.generation and config.generation not in check.generations:
             ledger.skip(check.id, f"not of generation {config.generation}")
+    ledger.skip_unless_made("matrices.values", "the matrices are packed: their scales and minimums are checked")
     if config.generation == 2:
         ledger.skip_unless_made("codebooks.values", "the codebooks are packed: their scales and minimums are checked")
 

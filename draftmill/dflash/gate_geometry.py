@@ -130,7 +130,9 @@ def _stored_heads(config: Geometry, matched: Matched, entries: Mapping[str, Entr
     found = set()
     for i in range(config.num_hidden_layers):
         if name := matched.found.get(names.layer(i, f"{names.ATTENTION_PROJECTIONS[0]}.weight")):
-            rows = prod(entries[name].shape[:-1]) / across * ROWS
+            shape = entries[name].shape
+            plain = entries[name].dtype == "BF16" and len(shape) == 3  # [N / 32, K, 32]
+            rows = shape[0] * ROWS if plain else prod(shape[:-1]) / across * ROWS
             heads = rows / config.num_attention_heads
             found.add(int(heads) if heads.is_integer() and heads > 0 else -1)
     return found - {-1} if found != {-1} else set()
@@ -158,3 +160,6 @@ def _say(inventory: Inventory, ledger: Ledger) -> None:
         more = f"; {len(padded)} are padded to whole tiles" if padded else ""
         count = len(by_role.get("tensors.tiles", []))
         ledger.passes("tensors.tiles", tiles, f"{count} projections, {tiles:,} tiles in all packed tensors{more}")
+    elif plain := by_role.get("tensors.tiles", []):
+        said = f"{len(plain)} projections are BF16 block matrices, as no published draft has them"
+        ledger.passes("tensors.tiles", len(plain), said)

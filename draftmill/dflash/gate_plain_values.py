@@ -23,17 +23,22 @@ MOST_TINY = 0.01
 """Share of weights other than zero that may lie more than 24 octaves below the 90th percentile. Of normal weights one
 in ten million does, of half floats read as bfloat16 nearly all do."""
 
+PLAIN_ROLES = (Role.PROJECTION, Role.CONV_PROJECTION, Role.SELECTOR)
+
 Plain = Mapping[str, tuple[Located, PlainStatistics]]
 
 
-def check_plain(plain: Plain, where: str, ledger: Ledger) -> None:
-    """Norms, a plain fusion matrix, base kernels and plain codebooks."""
+def check_plain(plain: Plain, generation: int | None, where: str, ledger: Ledger) -> None:
+    """Norms, plain matrices, base kernels and plain codebooks."""
     by_role: dict[Role, list[tuple[Located, PlainStatistics]]] = {}
     for located, statistics in plain.values():
         by_role.setdefault(located.expected.role, []).append((located, statistics))
     _check_norms(by_role.get(Role.NORM, []), where, ledger)
-    if fusion := by_role.get(Role.FUSION):
+    fusion = by_role.get(Role.FUSION, [])
+    if fusion and generation == 1:
         _check_fusion(*fusion[0], where, ledger)
+    matrices = [each for role in PLAIN_ROLES for each in by_role.get(role, [])]
+    _check_weights("matrices.values", matrices + (fusion if generation == 2 else []), where, ledger)
     _check_weights("conv.kernels", by_role.get(Role.CONV_KERNEL, []), where, ledger)
     codebooks = by_role.get(Role.CODEBOOK, [])
     if codebooks:

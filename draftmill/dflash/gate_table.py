@@ -119,6 +119,7 @@ CHECKS: tuple[Declared, ...] = (
     ),
     Declared("conv.kernels", "base kernels are finite weights", "layers", "finite, of plausible size", (2,)),
     Declared("codebooks.values", "plain codebooks are finite weights", "candidate_selector", "finite, plausible", (2,)),
+    Declared("matrices.values", "plain matrices are finite weights", "matrices", "finite, of plausible size"),
     Declared(
         "weights.whole",
         "no part of a matrix is missing",
@@ -136,6 +137,8 @@ CHECKS: tuple[Declared, ...] = (
 BY_ID = {check.id: check for check in CHECKS}
 OF_CONTAINER = tuple(id for id in BY_ID if id.partition(".")[0] not in ("files", "manifest", "config"))
 """Checks that look into the container."""
+OF_TILES = tuple(id for id in BY_ID if id.startswith(("packed.", "scales.", "minimums.")))
+"""Checks of packed matrices."""
 
 HOMES = {
     "dflash.config_missing": "config.form",
@@ -202,12 +205,12 @@ def home_of(code: str, role: Role | None, otherwise: str) -> str:
 
 _PACKED = ("packed.", "scales.", "minimums.")
 _OF_ROLE = {
-    Role.PROJECTION: ("tensors.tiles", "weights."),
+    Role.PROJECTION: ("tensors.tiles", "matrices.", "weights."),
     Role.NORM: ("norms.",),
     Role.FUSION: ("fusion.", "weights."),
-    Role.CONV_PROJECTION: ("conv.geometry", "weights."),
+    Role.CONV_PROJECTION: ("conv.geometry", "matrices.", "weights."),
     Role.CONV_KERNEL: ("conv.",),
-    Role.SELECTOR: ("selector.", "weights."),
+    Role.SELECTOR: ("selector.", "matrices.", "weights."),
     Role.CODEBOOK: ("codebooks.", "weights."),
 }
 _PACKED_ROLES = {

@@ -8,15 +8,23 @@ from draftmill.dflash import selftest_changes as do
 from draftmill.dflash import selftest_damage as damage
 from draftmill.dflash.package import CONTAINER, MANIFEST
 from draftmill.dflash.selftest_changes import Change, cut, in_config, in_tensors, poke, scalar, setting, tile_less
-from draftmill.dflash.selftest_specimen import edit_bytes, punch_hole, write_first, write_plain_second, write_second
+from draftmill.dflash.selftest_specimen import (
+    edit_bytes,
+    punch_hole,
+    write_first,
+    write_plain_first,
+    write_plain_second,
+    write_second,
+)
 from draftmill.q4nx.encodings import Kind
 
 BASES: dict[str, Change] = {
     "generation 1": write_first,
     "generation 2": write_second,
     "generation 2, plain codebooks and scalars": write_plain_second,
+    "generation 1, plain matrices": write_plain_first,
 }
-FIRST, SECOND, PLAIN_SECOND = BASES
+FIRST, SECOND, PLAIN_SECOND, PLAIN_FIRST = BASES
 
 
 @dataclass(frozen=True)
@@ -142,6 +150,8 @@ CONTROLS: tuple[Control, ...] = (
     Control("conv.kernels", "half floats, a tenth of them zero", SECOND, damage.partly_half_floats(_KERNEL, 0, 1, 0.1)),
     Control("conv.kernels", "one value is NaN", SECOND, poke(_KERNEL, 0, _NAN)),
     Control("conv.kernels", "half-float twin of a base kernel", SECOND, do.as_half_floats(_KERNEL)),
+    Control("matrices.values", "half-float twin of a projection", PLAIN_FIRST, do.as_half_floats(_Q)),
+    Control("matrices.values", "one value is NaN", PLAIN_FIRST, poke(_DOWN, 0, _NAN)),
     Control("codebooks.values", "half-float twin of a codebook", PLAIN_SECOND, do.as_half_floats(_CODEBOOK)),
     Control("codebooks.values", "one value is NaN", PLAIN_SECOND, poke(_CODEBOOK, 0, _NAN)),
     Control("weights.whole", "one tap of the fusion matrix is zero", FIRST, damage.zero_tap(_FC, 768, 256, 512)),

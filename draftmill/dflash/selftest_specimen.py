@@ -41,6 +41,12 @@ def write_plain_second(folder: Path) -> None:
     write(folder, config, synthetic_tensors(config), encoding=PUBLISHED[2], layout=layout, scalars=True)
 
 
+def write_plain_first(folder: Path) -> None:
+    """Generation 1 without tiles: every matrix is a BF16 block matrix."""
+    config = synthetic_config(1)
+    write(folder, config, synthetic_tensors(config), encoding=Kind.BLOCK_BF16)
+
+
 def sign(folder: Path) -> None:
     """Makes the manifest true again."""
     names = ("config.json", CONTAINER)

@@ -3,7 +3,8 @@
 Generation 1 packs projections as q4_1 and keeps fc as a BF16 block matrix; in generation 2 every matrix is Q4_K
 (seed page; q4nx.md sections 6.2, 7.2). Where the encoding is not established (codebooks, norms and base kernels of
 generation 2) each documented one is accepted. Q4_K projections in generation 1 are accepted and recorded: the vendor
-writes Q4_K since version 1.0.2, though no such draft is published.
+writes Q4_K since version 1.0.2, though no such draft is published. So are matrices that are all BF16 block matrices,
+a layout that the vendor has for other weights (q4nx.md section 2.4): the form of weights that shall stay what they are.
 """
 
 from collections import Counter
@@ -23,12 +24,12 @@ from draftmill.q4nx.matrix import decode
 from draftmill.q4nx.tiles import from_bf16
 
 MATRICES: dict[int, dict[Role, tuple[Kind, ...]]] = {
-    1: {Role.PROJECTION: (Kind.Q4_1, Kind.Q4_K), Role.FUSION: (Kind.BLOCK_BF16,)},
+    1: {Role.PROJECTION: (Kind.Q4_1, Kind.Q4_K, Kind.BLOCK_BF16), Role.FUSION: (Kind.BLOCK_BF16,)},
     2: {
-        Role.PROJECTION: (Kind.Q4_K,),
-        Role.FUSION: (Kind.Q4_K,),
-        Role.CONV_PROJECTION: (Kind.Q4_K,),
-        Role.SELECTOR: (Kind.Q4_K,),
+        Role.PROJECTION: (Kind.Q4_K, Kind.BLOCK_BF16),
+        Role.FUSION: (Kind.Q4_K, Kind.BLOCK_BF16),
+        Role.CONV_PROJECTION: (Kind.Q4_K, Kind.BLOCK_BF16),
+        Role.SELECTOR: (Kind.Q4_K, Kind.BLOCK_BF16),
         Role.CODEBOOK: (Kind.Q4_K, Kind.BF16),
     },
 }
@@ -38,7 +39,7 @@ PUBLISHED: dict[int, Kind] = {generation: roles[Role.PROJECTION][0] for generati
 SMALL: dict[int, tuple[Kind, ...]] = {1: (Kind.BF16,), 2: (Kind.BF16, Kind.F32)}
 """Of norms and base kernels, which are stored as they are."""
 UNIFORM = (Role.PROJECTION, Role.FUSION, Role.CONV_PROJECTION, Role.SELECTOR)
-"""Roles whose packed tensors share one encoding in a package."""
+"""Roles whose tensors share one encoding in a package, where they have a choice."""
 
 
 @dataclass(frozen=True)
@@ -90,18 +91,20 @@ def locate(
         for located in found.values()
     )
     forms = Counter(located.encoding.form for located in found.values() if located.encoding and located.encoding.form)
-    packed = {
+    met = {
         located.encoding.kind
         for located in found.values()
-        if located.encoding and located.encoding.packed and located.expected.role in UNIFORM
+        if located.encoding
+        and located.expected.role in UNIFORM
+        and len(MATRICES[config.generation][located.expected.role]) > 1
     }
-    if len(packed) > 1:
+    if len(met) > 1:
         findings.add(
             "dflash.encodings_mixed",
             where,
-            sorted(packed),
+            sorted(met),
             "one encoding",
-            "Projections are packed in different encodings, which no published draft does; pack the draft again.",
+            "Projections are stored in different encodings, which no published draft does; pack the draft again.",
         )
     variants = [Variant(role, kind, count) for (role, kind), count in sorted(kinds.items())]
     variants += [Variant("tile order", form, count) for form, count in sorted(forms.items())]

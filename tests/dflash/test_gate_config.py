@@ -200,7 +200,7 @@ def test_a_missing_size_stops_only_the_tensors_that_it_shapes(key: str, tmp_path
     result = package(tmp_path / "p", without(key))
     assert by(result, Outcome.REFUSED) == found | {"config.keys"}
     others = by(result, Outcome.NOT_RUN) - stopped
-    assert all(name.startswith(("packed.", "minimums.", "weights.")) for name in others)
+    assert all(name.startswith(("packed.", "minimums.", "matrices.", "weights.")) for name in others)
     assert stopped <= by(result, Outcome.NOT_RUN)
     assert f"{key} is not stated" in evidence(result, "tensors.tiles")
     if "tensors.head_dim" in stopped:

@@ -17,7 +17,7 @@ from draftmill.outcome import BadConfiguration
 from draftmill.progress import Progress, silent
 from draftmill.q4nx.encodings import Kind
 
-ENCODINGS = {"q4_1": Kind.Q4_1, "q4_k": Kind.Q4_K}
+ENCODINGS = {"q4_1": Kind.Q4_1, "q4_k": Kind.Q4_K, "bf16": Kind.BLOCK_BF16}
 """What a package's matrices can be asked to be."""
 
 

@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -19,6 +20,9 @@ from draftmill.q4nx.conversion import q4_k_to_q4_1
 from draftmill.q4nx.encodings import CHUNK_BYTES, Encoding, Kind
 from draftmill.q4nx.matrix import decode
 from draftmill.q4nx.tiles import ROWS
+
+if TYPE_CHECKING:
+    from draftmill.dflash.gguf_form.draft import GgufDraft
 
 PLAIN = ("BF16", "F16", "F32")
 """Labels of tensors without codes."""
@@ -81,9 +85,14 @@ def open_source(path: Path, *, causal: bool | None = None) -> Iterator[DraftSour
     if form == Form.HF:
         with Checkpoint.open(path, causal=causal) as checkpoint:
             yield _of_checkpoint(path, checkpoint)
-    else:
+    elif form == Form.Q4NX:
         with Package.open(path, causal=causal) as package:
             yield _of_package(path, package)
+    else:
+        from draftmill.dflash.gguf_form.draft import GgufDraft
+
+        with GgufDraft.open(path, causal=causal) as draft:
+            yield _of_gguf(path, draft)
 
 
 def _of_checkpoint(path: Path, checkpoint: Checkpoint) -> DraftSource:
@@ -106,6 +115,15 @@ def _of_package(path: Path, package: Package) -> DraftSource:
         tensors[expected.name] = SourceTensor(expected, label, read, partial(_package_chunks, package, located))
     files = (path / "config.json", package.container.path, *(p for p in [path / MANIFEST] if p.is_file()))
     return DraftSource(path, Form.Q4NX, package.config, tensors, files, package.inventory.variants)
+
+
+def _of_gguf(path: Path, draft: "GgufDraft") -> DraftSource:
+    tensors = {}
+    for expected in expected_tensors(draft.config, scalars=False):
+        rows = draft.tensors[expected.name]
+        read = partial(lambda rows, first, last: rows[first:last], rows)
+        tensors[expected.name] = SourceTensor(expected, rows.type.name, read)
+    return DraftSource(path, Form.GGUF, draft.config, tensors, (path,), draft.variants)
 
 
 def _package_rows(package: Package, located: Located, first: int, last: int) -> np.ndarray:
