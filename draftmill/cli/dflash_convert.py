@@ -31,6 +31,20 @@ def convert_command(
         Path, typer.Argument(parser=file_path, help="The folder or .gguf file to write; must not be there.")
     ],
     to: Annotated[str, typer.Option(metavar="gguf|hf|q4nx", help="The form to write.")],
+    target: Annotated[
+        Path | None,
+        typer.Option(
+            parser=file_path,
+            metavar="FOLDER|GGUF",
+            help="The target that the draft was trained for: a GGUF draft carries its vocabulary.",
+        ),
+    ] = None,
+    outtype: Annotated[
+        str | None,
+        typer.Option(
+            metavar="auto|f32|f16|bf16", help="Of a GGUF's matrices. auto: the source's codes, or its own width."
+        ),
+    ] = None,
     encoding: Annotated[
         str | None,
         typer.Option(
@@ -56,11 +70,22 @@ def convert_command(
         one_of("--encoding", encoding, tuple(ENCODINGS))
         if to != Form.Q4NX:
             raise typer.BadParameter(f"is of packages, and --to is {to}", param_hint="--encoding")
+    for option, given in (("--target", target), ("--outtype", outtype)):
+        if given is not None and to != Form.GGUF:
+            raise typer.BadParameter(f"is of GGUF files, and --to is {to}", param_hint=option)
+    if to == Form.GGUF:
+        from draftmill.dflash.gguf_form.writing import OUTTYPES
+
+        one_of("--outtype", outtype or "auto", OUTTYPES)
+        if target is None:
+            raise typer.BadParameter("is needed: a GGUF draft carries its target's vocabulary", param_hint="--target")
     with ending(as_json), progress_bar() as progress, named_endings():
         account = convert(
             source,
             out,
             Form(to),
+            target=target,
+            outtype=outtype or "auto",
             encoding=ENCODINGS[encoding] if encoding else None,
             causal=causal,
             progress=progress,

@@ -124,8 +124,8 @@ def write(
     """Writes a package into `folder`, which must not be there or be empty; killed at any point it is not there.
 
     tensors: the mill's name -> float32 values of the logical shape, read by ranges of rows; what is `Coded` keeps its
-    codes where they are of the kind. encoding: Q4_1, Q4_K or BLOCK_BF16, of projections. scalars: whether the container repeats the
-    config's six; None is yes in generation 1, no in 2.
+    codes where they are of the kind. encoding: of projections, Q4_1, Q4_K or BLOCK_BF16. scalars: whether the container
+    repeats the config's six; None is yes in generation 1, no in 2.
     notices: licence files to carry, name -> bytes. account: gives files that speak of the others, name -> bytes.
     prove: called with the written folder before it takes its name; when it raises, nothing is left.
     Raises Refused (dflash.tensor_missing, tensor_unexplained, shape_unexpected, rows_not_whole_tiles,

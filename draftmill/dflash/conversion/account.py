@@ -5,11 +5,11 @@ The JSON is `conversion.json` beside the output: form 1, source, out, config, te
 
 import json
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import draftmill
 from draftmill.dflash.config import DraftConfig
@@ -141,8 +141,16 @@ class Account:
         return (json.dumps(self.as_json(), indent=1, allow_nan=False) + "\n").encode()
 
 
-Complete = Callable[[tuple[File, ...], tuple[TensorAccount, ...]], Account]
-"""From what was written, and what became of every tensor, to the whole account."""
+class Complete(Protocol):
+    """From what was written, and what became of every tensor, to the whole account."""
+
+    def __call__(
+        self,
+        out: tuple[File, ...],
+        tensors: tuple[TensorAccount, ...],
+        vocabulary: Mapping[str, Any] | None = None,
+        remarks: tuple[str, ...] = (),
+    ) -> Account: ...
 
 
 def carried(config: DraftConfig) -> dict[str, Any]:

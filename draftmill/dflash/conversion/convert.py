@@ -1,6 +1,8 @@
 """From any form of a draft to any other."""
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from draftmill.dflash.conversion.account import (
     Account,
@@ -13,6 +15,7 @@ from draftmill.dflash.conversion.to_hf import write_hf
 from draftmill.dflash.conversion.to_q4nx import write_q4nx
 from draftmill.dflash.package import File
 from draftmill.dflash.packing import notices_of
+from draftmill.gguf.metadata import Provenance
 from draftmill.outcome import BadConfiguration
 from draftmill.progress import Progress, silent
 from draftmill.q4nx.encodings import Kind
@@ -21,17 +24,31 @@ ENCODINGS = {"q4_1": Kind.Q4_1, "q4_k": Kind.Q4_K, "bf16": Kind.BLOCK_BF16}
 """What a package's matrices can be asked to be."""
 
 
+def _target(target: Path | None) -> Path:
+    if target is None:
+        raise BadConfiguration(
+            "A GGUF draft carries its target's vocabulary: give the target's folder or GGUF with --target.",
+            code="dflash.target_not_stated",
+        )
+    return target
+
+
 def convert(
     source: Path,
     out: Path,
     to: Form,
     *,
+    target: Path | None = None,
+    outtype: str = "auto",
+    provenance: Provenance | None = None,
     encoding: Kind | None = None,
     causal: bool | None = None,
     progress: Progress = silent,
 ) -> Account:
     """Writes `out` (a folder, or a file for a GGUF) and its account beside or in it; neither may be there before.
 
+    target: the target's folder or GGUF, whose vocabulary a GGUF draft carries; outtype: of a GGUF's matrices where the
+    source has no codes, as `write_gguf` has it; provenance: what a GGUF says of its origin.
     encoding: of a package's projections; None keeps the source's codes, and refuses a source without. causal: what the
     caller knows about sliding layers, for configs that do not state it.
     Raises Refused (`open_source`, and the writer of the form), BadConfiguration (dflash.output_exists), InputOutput,
@@ -42,21 +59,31 @@ def convert(
             f"{out} is there already; name a place that is not, or remove it.", code="dflash.output_exists"
         )
     with open_source(source, causal=causal) as draft:
-        remarks = tuple(f"{remark.where}: {remark.sentence}" for remark in draft.config.remarks)
 
-        def complete(files: tuple[File, ...], tensors: tuple[TensorAccount, ...]) -> Account:
+        def complete(
+            out: tuple[File, ...],
+            tensors: tuple[TensorAccount, ...],
+            vocabulary: Mapping[str, Any] | None = None,
+            remarks: tuple[str, ...] = (),
+        ) -> Account:
+            said = tuple(f"{remark.where}: {remark.sentence}" for remark in draft.config.remarks)
             return Account(
                 draft.form,
                 read_files(draft),
                 to,
-                files,
+                out,
                 draft.config,
                 tensors,
                 left_behind=draft.config.unknown,
-                remarks=remarks,
+                vocabulary=vocabulary,
+                remarks=(*said, *(remark for remark in remarks if not any(remark in each for each in said))),
             )
 
         notices = notices_of(source) if source.is_dir() else {}
         if to == Form.HF:
             return write_hf(draft, out, notices, complete, progress)
+        if to == Form.GGUF:
+            from draftmill.dflash.conversion.to_gguf import write_dflash_gguf
+
+            return write_dflash_gguf(draft, out, _target(target), outtype, provenance, complete, progress)
         return write_q4nx(draft, out, encoding, notices, complete, progress)

@@ -22,7 +22,7 @@ from draftmill.q4nx.matrix import decode
 from draftmill.q4nx.tiles import ROWS
 
 if TYPE_CHECKING:
-    from draftmill.dflash.gguf_form.draft import GgufDraft
+    from draftmill.dflash.gguf_form.draft import GgufDraft, GgufRows
 
 PLAIN = ("BF16", "F16", "F32")
 """Labels of tensors without codes."""
@@ -65,10 +65,12 @@ class SourceTensor:
 
 @dataclass(frozen=True)
 class DraftSource:
-    """files: those that the draft is read from. variants: spellings and encodings that were met."""
+    """opened: the form's own reader. files: those that the draft is read from. variants: spellings and encodings that
+    were met."""
 
     path: Path
     form: Form
+    opened: "Checkpoint | Package | GgufDraft"
     config: DraftConfig
     tensors: Mapping[str, SourceTensor]
     files: tuple[Path, ...]
@@ -89,10 +91,17 @@ def open_source(path: Path, *, causal: bool | None = None) -> Iterator[DraftSour
         with Package.open(path, causal=causal) as package:
             yield _of_package(path, package)
     else:
-        from draftmill.dflash.gguf_form.draft import GgufDraft
+        with open_gguf(path, causal=causal) as source:
+            yield source
 
-        with GgufDraft.open(path, causal=causal) as draft:
-            yield _of_gguf(path, draft)
+
+@contextmanager
+def open_gguf(path: Path, *, causal: bool | None = None) -> Iterator[DraftSource]:
+    """A GGUF file. Raises Refused (`GgufDraft.open`), OSError."""
+    from draftmill.dflash.gguf_form.draft import GgufDraft
+
+    with GgufDraft.open(path, causal=causal) as draft:
+        yield _of_gguf(path, draft)
 
 
 def _of_checkpoint(path: Path, checkpoint: Checkpoint) -> DraftSource:
@@ -102,7 +111,7 @@ def _of_checkpoint(path: Path, checkpoint: Checkpoint) -> DraftSource:
         read = partial(lambda stored, first, last: stored[first:last], stored)
         tensors[expected.name] = SourceTensor(expected, stored.kind, read)
     files = (path / "config.json", *weight_files(path))
-    return DraftSource(path, Form.HF, checkpoint.config, tensors, files, checkpoint.variants)
+    return DraftSource(path, Form.HF, checkpoint, checkpoint.config, tensors, files, checkpoint.variants)
 
 
 def _of_package(path: Path, package: Package) -> DraftSource:
@@ -114,7 +123,7 @@ def _of_package(path: Path, package: Package) -> DraftSource:
         read = partial(_package_rows, package, located)
         tensors[expected.name] = SourceTensor(expected, label, read, partial(_package_chunks, package, located))
     files = (path / "config.json", package.container.path, *(p for p in [path / MANIFEST] if p.is_file()))
-    return DraftSource(path, Form.Q4NX, package.config, tensors, files, package.inventory.variants)
+    return DraftSource(path, Form.Q4NX, package, package.config, tensors, files, package.inventory.variants)
 
 
 def _of_gguf(path: Path, draft: "GgufDraft") -> DraftSource:
@@ -122,8 +131,16 @@ def _of_gguf(path: Path, draft: "GgufDraft") -> DraftSource:
     for expected in expected_tensors(draft.config, scalars=False):
         rows = draft.tensors[expected.name]
         read = partial(lambda rows, first, last: rows[first:last], rows)
-        tensors[expected.name] = SourceTensor(expected, rows.type.name, read)
-    return DraftSource(path, Form.GGUF, draft.config, tensors, (path,), draft.variants)
+        tensors[expected.name] = SourceTensor(expected, rows.type.name, read, partial(_gguf_chunks, rows))
+    return DraftSource(path, Form.GGUF, draft, draft.config, tensors, (path,), draft.variants)
+
+
+def _gguf_chunks(rows: "GgufRows", encoding: Encoding) -> np.ndarray | None:
+    from draftmill.q4nx.from_gguf import SOURCES, gguf_to_q4nx
+
+    if encoding.kind not in SOURCES.get(rows.type, ()):
+        return None
+    return gguf_to_q4nx(rows.type, rows.stored, encoding)[0]
 
 
 def _package_rows(package: Package, located: Located, first: int, last: int) -> np.ndarray:

@@ -1,0 +1,73 @@
+"""A draft as a GGUF file with its target's vocabulary. What was written is read again and held against the source."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from draftmill.dflash.conversion.account import Account, Complete, TensorAccount, account_path, how
+from draftmill.dflash.conversion.form import Form
+from draftmill.dflash.conversion.source import DraftSource, SourceTensor, open_gguf
+from draftmill.dflash.conversion.to_hf import pieces
+from draftmill.dflash.conversion.vocabulary import prove_vocabulary
+from draftmill.dflash.fidelity import Fidelity
+from draftmill.dflash.package import File
+from draftmill.digest import sha256_file
+from draftmill.gguf.metadata import Provenance
+from draftmill.outcome import Refusal, Refused
+from draftmill.progress import Progress
+from draftmill.whole_file import whole_file, write_whole
+
+if TYPE_CHECKING:
+    from draftmill.dflash.gguf_form.account import TensorAccount as Stored
+
+
+def write_dflash_gguf(
+    source: DraftSource,
+    out: Path,
+    target: Path,
+    outtype: str,
+    provenance: Provenance | None,
+    complete: Complete,
+    progress: Progress,
+) -> Account:
+    """Writes the file `out`, whole or not at all, and then its account beside it.
+
+    Raises Refused (`write_gguf`, `prove_vocabulary`, dflash.codes_lost where a tensor is not what the writer says),
+    OSError.
+    """
+    from draftmill.dflash.gguf_form.writing import write_gguf
+
+    with whole_file(out) as beside:
+        written = write_gguf(source.opened, target, beside, outtype=outtype, provenance=provenance, progress=progress)
+        vocabulary = prove_vocabulary(beside, target, source.path, source.form)
+        with open_gguf(beside) as result:
+            tensors = tuple(
+                _measured(source.tensors[each.name], result.tensors[each.name], each) for each in written.tensors
+            )
+        files = (File(out.name, beside.stat().st_size, sha256_file(beside)),)
+    account = complete(files, tensors, vocabulary, tuple(str(remark.sentence) for remark in written.remarks))
+    write_whole(account_path(out, Form.GGUF), account.as_bytes())
+    return account
+
+
+def _measured(given: SourceTensor, found: SourceTensor, said: "Stored") -> TensorAccount:
+    """Raises Refused dflash.codes_lost."""
+    fidelity = Fidelity()
+    first = 0
+    for rows in pieces(given):
+        fidelity.add(rows, found[first : first + len(rows)])
+        first += len(rows)
+    error = fidelity.error(given.name, found.label, given.shape, 0)
+    became = how(given.label, found.label, error.largest)
+    if said.exact and error.largest > 0:
+        raise Refused(
+            Refusal(
+                "dflash.codes_lost",
+                given.name,
+                error.largest,
+                0.0,
+                "Read again, the tensor is not what was to be written; look at the disk, and report this as a bug.",
+            )
+        )
+    return TensorAccount(
+        given.name, given.shape, given.label, found.label, became, error.relative_rms, error.largest, note=said.reason
+    )

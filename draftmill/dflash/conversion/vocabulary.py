@@ -1,0 +1,43 @@
+"""Proof that a GGUF draft carries its target's vocabulary, and that a draft which has one of its own has the same."""
+
+from pathlib import Path
+from typing import Any
+
+from draftmill.dflash.conversion.form import Form
+from draftmill.outcome import Refusal, Refused
+from draftmill.tokenizers.identity import Comparison, compare
+from draftmill.tokenizers.sources import Source, as_gguf, read_source
+
+TOKENIZER = "tokenizer.json"
+
+
+def prove_vocabulary(written: Path, target: Path, source: Path, form: Form) -> dict[str, Any]:
+    """Compares what was written with the target, facet by facet, and the source's own vocabulary where it has one.
+
+    Raises Refused dflash.vocabulary_differs with the first difference of each facet; what `read_source` raises.
+    """
+    of = read_source(target)
+    proof = _identical(of, read_source(written), written.name)
+    found = {"target": target.name, "proof": proof.as_json()}
+    if form == Form.GGUF or (source / TOKENIZER).is_file():
+        found["source"] = _identical(of, read_source(source), source.name).as_json()
+    return found
+
+
+def _identical(target: Source, draft: Source, where: str) -> Comparison:
+    comparison = compare(*as_gguf(target, draft))
+    if comparison.differences:
+        raise Refused(
+            *(
+                Refusal(
+                    "dflash.vocabulary_differs",
+                    f"{where}:{difference.facet}",
+                    str(difference)[:200],
+                    f"the {difference.facet} of {target.path.name}",
+                    "The draft's ids are its target's, and these are of two vocabularies. Give the target that the "
+                    "draft was trained for.",
+                )
+                for difference in comparison.differences
+            )
+        )
+    return comparison
