@@ -78,13 +78,17 @@ def debian_server() -> Provider:
     return llama_server(server, prefix=tuple(prefix))
 
 
-def convert_with_stock(jobs: list[tuple[Path, Path, str]]) -> None:
+def convert_with_stock(jobs: list[tuple[Path, Path, str]], targets: dict[Path, Path] | None = None) -> None:
     """Converts each (folder, output file, output type) with the stock converter, in one process of its own.
+
+    targets: folder of a draft -> that of the target whose vocabulary it takes.
 
     Most of a run's time is the import of torch and transformers.
     """
     converter = stock_converter()
-    asked = json.dumps([[str(folder), str(out), outtype] for folder, out, outtype in jobs])
+    asked = json.dumps(
+        [[str(folder), str(out), outtype, str((targets or {}).get(folder, ""))] for folder, out, outtype in jobs]
+    )
     done = subprocess.run(
         [str(converter.python), "-c", _CONVERT_ALL, str(converter.script), asked],
         check=False,
@@ -99,8 +103,9 @@ _CONVERT_ALL = """
 import json, os, runpy, sys
 script = sys.argv[1]
 sys.path.insert(0, os.path.dirname(script))
-for folder, out, outtype in json.loads(sys.argv[2]):
+for folder, out, outtype, target in json.loads(sys.argv[2]):
     sys.argv = [script, folder, "--outfile", out, "--outtype", outtype]
+    sys.argv += ["--target-model-dir", target] if target else []
     runpy.run_path(script, run_name="__main__")
 """
 

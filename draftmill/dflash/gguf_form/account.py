@@ -12,8 +12,8 @@ class TensorAccount:
     """name: the mill's; stored: the GGUF's. source, target: how it was and is stored.
 
     codes_kept: whether the codes of a packed tensor are the same bit for bit; None for one that had none. units: its
-    groups of 32 where codes are kept, else its values; inexact: those that moved. largest: the most that any weight
-    moved, 0.0 where none did. reason: why it is stored so.
+    groups of 32 where codes are kept, else its values; inexact: those that moved. largest: no weight moved by
+    more, which is the most that one did where no codes are kept. reason: why it is stored so.
     """
 
     name: str
@@ -39,8 +39,7 @@ class TensorAccount:
 class WrittenGguf:
     """size: of the file, in bytes. file_type: llama.cpp's name of what most weights are stored as.
 
-    rounded: key -> the config's value where no float32 of the file gives it again. vocabulary: where it came from and
-    what proved it.
+    rounded: key -> the config's value where no float32 of the file gives it again.
     """
 
     path: Path
@@ -49,4 +48,3 @@ class WrittenGguf:
     tensors: tuple[TensorAccount, ...]
     remarks: tuple[Remark, ...]
     rounded: dict[str, float]
-    vocabulary: dict[str, Any]

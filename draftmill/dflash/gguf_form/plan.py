@@ -13,8 +13,10 @@ from draftmill.dflash.inventory import Expected
 from draftmill.dflash.package_tensors import Matrix
 from draftmill.gguf.half_precision import all_finite, cast
 from draftmill.outcome import Refusal, Refused
+from draftmill.q4nx.conversion import Rounding
+from draftmill.q4nx.tiles import GROUP, ROWS
 
-PIECE = 1 << 20
+PIECE = 1 << 18
 """Weights stored at a time."""
 
 
@@ -53,13 +55,14 @@ class Planned:
         return prod(self.expected.shape) // block * size
 
 
-def plain_tensor(expected: Expected, values: Matrix, source: str, kind: GGMLQuantizationType, reason: str) -> Planned:
-    """values: float32 by ranges of rows, stored as F32, F16 or BF16. source: how they were stored."""
-    row = prod(expected.shape[1:])
+def plain_tensor(
+    expected: Expected, values: Matrix, source: str, kind: GGMLQuantizationType, reason: str, *, align: int = 1
+) -> Planned:
+    """values: float32 by ranges of rows, stored as F32, F16 or BF16. source: how they were stored. align: of ranges."""
 
     def piece(first: int, last: int) -> Piece:
-        given = values[first:last]
-        stored = cast(np.ascontiguousarray(given).reshape(-1), "F32", kind.name)
+        given = np.ascontiguousarray(values[first:last]).reshape(-1)
+        stored = cast(given, "F32", kind.name)
         if not all_finite(stored, kind.name):
             raise Refused(
                 Refusal(
@@ -71,9 +74,45 @@ def plain_tensor(expected: Expected, values: Matrix, source: str, kind: GGMLQuan
                     "convert to bf16 or f32. If that is refused too, the draft is damaged.",
                 )
             )
-        moved = np.abs(cast(stored, kind.name, "F32") - given.reshape(-1))
+        moved = np.abs(cast(stored, kind.name, "F32") - given)
         return Piece(stored.view(np.uint8), int(np.count_nonzero(moved)), float(moved.max(initial=0)))
 
+    return Planned(expected, kind, source, None, prod(expected.shape), reason, piece, _step(expected, align))
+
+
+def coded_tensor(
+    expected: Expected,
+    kind: GGMLQuantizationType,
+    source: str,
+    blocks: Callable[[int, int], tuple[np.ndarray, Rounding]],
+    reason: str,
+) -> Planned:
+    """A packed matrix whose codes are kept. blocks(first, last): those of rows from a whole tile on, and their cost."""
+
+    def piece(first: int, last: int) -> Piece:
+        data, cost = blocks(first, last)
+        return Piece(data, cost.inexact, cost.bound)
+
+    return Planned(expected, kind, source, True, prod(expected.shape) // GROUP, reason, piece, _step(expected, ROWS))
+
+
+def stored_tensor(
+    expected: Expected, kind: GGMLQuantizationType, stored: np.ndarray, *, coded: bool, reason: str
+) -> Planned:
+    """A tensor of a GGUF as it is. stored: uint8 [rows, bytes of a row]. coded: whether it has codes."""
+    units = prod(expected.shape) // (GROUP if coded else 1)
     return Planned(
-        expected, kind, source, None, prod(expected.shape), reason, piece, max(1, PIECE // row) if row else 1
+        expected,
+        kind,
+        kind.name,
+        True if coded else None,
+        units,
+        reason,
+        lambda first, last: Piece(stored[first:last]),
+        _step(expected, 1),
     )
+
+
+def _step(expected: Expected, align: int) -> int:
+    """Rows of about PIECE weights, a multiple of `align`."""
+    return max(1, PIECE // (prod(expected.shape[1:]) * align)) * align

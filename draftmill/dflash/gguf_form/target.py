@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from draftmill.dflash.config import CONFIG_LIMIT, DraftConfig
 from draftmill.dflash.config_places import shown
 from draftmill.dflash.gguf_form import keys
+from draftmill.dflash.gguf_form.draft import GgufDraft
 from draftmill.gguf.header import GGUFHeader, read_header
 from draftmill.gguf.hyperparameters import ARCHITECTURES
 from draftmill.gguf.vocabulary_keys import add_vocabulary
@@ -66,6 +67,12 @@ class Target:
                     writer.add_key_value(name, value, kind, inner[0] if inner else None)
         writer.kv_data[0].pop(keys.MASK_TOKEN_ID, None)
         writer.add_mask_token_id(config.mask_token_id)
+
+
+def own_vocabulary(draft: GgufDraft) -> Target:
+    """Of a draft that is a GGUF already: what it carries itself."""
+    mrope = bool(any(draft.header.fields.get(keys.ROPE_SECTIONS, ())))
+    return Target(draft.path, draft.config.vocab_size, mrope, header=draft.header)
 
 
 def read_target(path: Path) -> Target:

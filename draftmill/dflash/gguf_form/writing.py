@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, BinaryIO
 import numpy as np
 
 import draftmill
-from draftmill.dflash.checkpoint import Checkpoint
 from draftmill.dflash.gguf_form import keys
 from draftmill.dflash.gguf_form.account import TensorAccount, WrittenGguf
 from draftmill.dflash.gguf_form.config_writing import add_config, check_writable
+from draftmill.dflash.gguf_form.draft import GgufDraft
 from draftmill.dflash.gguf_form.plan import Planned
-from draftmill.dflash.gguf_form.sources import plan_checkpoint
-from draftmill.dflash.gguf_form.target import read_target
+from draftmill.dflash.gguf_form.sources import Source, plan
+from draftmill.dflash.gguf_form.target import Target, own_vocabulary, read_target
 from draftmill.gguf.metadata import Provenance, add_own_keys, describe, own_keys
 from draftmill.gguf.tensor_layout import padded
 from draftmill.outcome import BadConfiguration
@@ -25,43 +25,44 @@ from draftmill.whole_file import whole_file
 if TYPE_CHECKING:
     from gguf import GGUFWriter, LlamaFileType
 
-OUTTYPES = ("auto", "f32", "f16", "bf16")
+OUTTYPES = ("auto", "codes", "f32", "f16", "bf16")
 
 
 def write_gguf(
-    source: Checkpoint,
-    target: Path,
+    source: Source,
+    target: Path | None,
     out: Path,
     *,
     outtype: str = "auto",
     provenance: Provenance | None = None,
     progress: Progress = silent,
 ) -> WrittenGguf:
-    """Writes `out`, whole or not at all. target: the target's folder or GGUF, whose vocabulary the draft carries.
+    """Writes `out`, whole or not at all. target: the target's folder or GGUF, whose vocabulary the draft carries; None
+    for a source that is a GGUF and keeps its own.
 
-    outtype: of matrices; auto of a checkpoint is llama.cpp's own choice. provenance: what the file says of its origin.
-    Raises BadConfiguration dflash.outtype; Refused: `read_target`, `Target.check`, `check_writable`,
-    dflash.gguf_not_finite; OSError.
+    outtype: of matrices, as `plan` says. provenance: what the file says of its origin.
+    Raises BadConfiguration dflash.outtype, dflash.target_needed; Refused: `read_target`, `Target.check`,
+    `check_writable`, dflash.gguf_not_finite; OSError.
     """
     from gguf import GGUFType, GGUFWriter
 
     if outtype not in OUTTYPES:
         raise BadConfiguration(f"Output type {outtype!r} is unknown; choose one of {OUTTYPES}.", code="dflash.outtype")
-    folder = source.folder
+    path = source.path if isinstance(source, GgufDraft) else source.folder
     config = source.config
-    remarks = check_writable(config, folder.name)
-    of = read_target(target)
-    of.check(config, folder.name)
-    planned = plan_checkpoint(source, outtype)
+    remarks = check_writable(config, path.name)
+    of = _vocabulary(source, target)
+    of.check(config, path.name)
+    planned = plan(source, outtype)
     file_type = _file_type(planned)
-    provenance = provenance or Provenance(name=folder.name)
+    provenance = provenance or Provenance(name=path.name.removesuffix(".gguf"))
 
     writer = GGUFWriter(None, keys.ARCHITECTURE)
     for tensor in planned:
         writer.add_tensor_info(tensor.name, tensor.expected.shape, np.dtype(np.float32), tensor.nbytes, tensor.kind)
     writer.add_type(GGUFType.MODEL)
     weights = sum(prod(tensor.expected.shape) for tensor in planned)
-    describe(provenance, weights, folder).set_gguf_meta_model(writer)
+    describe(provenance, weights, None if path.is_file() else path).set_gguf_meta_model(writer)
     add_own_keys(writer, own_keys(provenance, f"native {draftmill.__version__}", {}))
     if config.num_target_layers is not None:
         writer.add_uint32(keys.NUM_TARGET_LAYERS, config.num_target_layers)
@@ -69,7 +70,17 @@ def write_gguf(
     of.add_vocabulary(writer, config)
     with whole_file(out) as beside:
         accounts, size = _write(writer, planned, beside, progress)
-    return WrittenGguf(out, size, file_type.name, tuple(accounts), remarks, rounded, {"target": target.name})
+    return WrittenGguf(out, size, file_type.name, tuple(accounts), remarks, rounded)
+
+
+def _vocabulary(source: Source, target: Path | None) -> Target:
+    if target is not None:
+        return read_target(target)
+    if isinstance(source, GgufDraft):
+        return own_vocabulary(source)
+    raise BadConfiguration(
+        "A GGUF draft carries its target's vocabulary; name the target's folder or GGUF.", code="dflash.target_needed"
+    )
 
 
 def _file_type(planned: list[Planned]) -> "LlamaFileType":
