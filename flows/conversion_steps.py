@@ -103,6 +103,11 @@ class Steps:
         limits = Limits(memory_bytes=8 * GIB)
         return Step("check", f"check {quant}", f"{self.order.ref} {quant}", {"type": quant}, inputs, limits=limits)
 
+    def dflash_convert(self, package: Done, target: Done, provenance: dict[str, Any], entry: str) -> Step:
+        parameters = {"to": "gguf", "entry": entry, "provenance": provenance}
+        inputs = {"draft": _output(package), "target": _output(target)}
+        return Step("dflash_convert", "convert to GGUF", self.order.ref, parameters, inputs, limits=NATIVE)
+
     def _source(self, ref: Ref) -> tuple[dict[str, Input], dict[str, Any]]:
         """Input slots and locators that say where a reference's files come from. None of it is in the job key."""
         if ref.folder:

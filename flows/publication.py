@@ -107,7 +107,7 @@ def assemble(
         if donor and donor_files
         else None,
         files=tuple(listed),
-        tools=_tools(jobs),
+        tools=tools_of(jobs),
         parameters=parameters,
         job_keys={done.title: done.key for done in jobs if done.key},
         job_results=results_of(jobs),
@@ -127,7 +127,8 @@ def results_of(jobs: Iterable[Done]) -> dict[str, str]:
     return {done.title: sha256_file(done.finished.folder / "result.json") for done in jobs}
 
 
-def _tools(jobs: Iterable[Done]) -> tuple[Tool, ...]:
+def tools_of(jobs: Iterable[Done]) -> tuple[Tool, ...]:
+    """Every tool that worked, once."""
     found = {
         (tool.name, tool.version, tool.digest): Tool(name=tool.name, version=tool.version, digest=tool.digest)
         for done in jobs

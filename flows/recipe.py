@@ -13,9 +13,11 @@ from flows.stock_tools import StockTools
 
 CONVERSION = ("download", "intake", "tokenizer", "convert", "quantize", "check")
 GATE = ("download", "gate")
+DRAFT = (*GATE, "intake", "dflash_convert")
 """The jobs of each."""
 
-_FIELDS = {"base", "quants", "converter", "quantizer", "name", "licence", "licence_statement"}
+_FIELDS = {"base", "quants", "converter", "quantizer"}
+_LICENCE_FIELDS = {"name", "licence", "licence_statement"}
 _ANCESTORS = {"derived_from", "trained_for", "upstream"}
 SHORT = 12
 
@@ -51,9 +53,15 @@ def conversion_recipe(order: Order, commit: str, donor: tuple[str, str] | None) 
     return Recipe(commit, parameters, CONVERSION, donor[1] if donor else None)
 
 
-def gate_recipe(entry: str, commit: str, left_aside: Sequence[str]) -> Recipe:
-    """left_aside: names of the files that the gate is not given."""
-    return Recipe(commit, {"title": entry, "left_aside": list(left_aside)}, GATE)
+def gate_recipe(
+    order: Order, entry: str, commit: str, left_aside: Sequence[str], donor: tuple[str, str] | None = None
+) -> Recipe:
+    """left_aside: names of the files that the gate is not given. donor: (repository, commit) of the target whose
+    vocabulary the package's GGUF carries; without one none is made."""
+    gate = {"title": entry, "left_aside": list(left_aside)}
+    if donor is None:
+        return Recipe(commit, gate, GATE)
+    return Recipe(commit, {**gate, **_licences_asked_for(order), "donor": donor[0]}, DRAFT, donor[1])
 
 
 def ancestors_named(order: Order) -> dict[str, Any]:
@@ -64,13 +72,18 @@ def ancestors_named(order: Order) -> dict[str, Any]:
 def asked_for(order: Order) -> dict[str, Any]:
     """What a conversion was asked for, as far as it changes what is made."""
     stock = StockTools(order)
-    parameters: dict[str, Any] = order.model_dump(mode="json", include=_FIELDS)
-    if order.licence_files:
-        parameters["licence_files"] = {path.name: sha256_file(path) for path in order.licence_files}
-    if inherited := named_licences(order):
-        parameters[INHERITS] = {id: {path.name: sha256_file(path) for path in files} for id, files in inherited.items()}
+    parameters: dict[str, Any] = order.model_dump(mode="json", include=_FIELDS) | _licences_asked_for(order)
     if order.converter == "stock":
         parameters |= stock.converter_digest()
     if order.quantizer == "stock":
         parameters |= stock.quantizer_digest()
+    return parameters
+
+
+def _licences_asked_for(order: Order) -> dict[str, Any]:
+    parameters: dict[str, Any] = order.model_dump(mode="json", include=_LICENCE_FIELDS)
+    if order.licence_files:
+        parameters["licence_files"] = {path.name: sha256_file(path) for path in order.licence_files}
+    if inherited := named_licences(order):
+        parameters[INHERITS] = {id: {path.name: sha256_file(path) for path in files} for id, files in inherited.items()}
     return parameters

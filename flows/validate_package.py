@@ -2,6 +2,7 @@
 
 resolve -> download -> gate -> publish (gate.json, report.html, the licence files; none of the package's weights)
 
+Where the order names the target (`tokenizer_from`), an accepted package is converted and its GGUF published as well.
 A refused package's report is published like a passing one's; where there is no verdict nothing is.
 """
 
@@ -20,7 +21,7 @@ from pydantic import BaseModel, ConfigDict
 from draftmill.licences.terms import is_agreement, is_carried, terms_of
 from draftmill.reports.gate_files import JSON, PAGE, write_gate
 from draftmill.store.interface import Store
-from draftmill.store.manifest import Licence, Manifest, Source, Tool
+from draftmill.store.manifest import Licence, Manifest, Role, Source, Tool
 from draftmill.store.opening import open_store
 from draftmill.store.probe import ready_store
 from draftmill.store.publish import Published, describe, find
@@ -31,8 +32,9 @@ from flows.conversion_steps import Listing, Steps
 from flows.convert_model import index, publish, run_job
 from flows.lineage import trace_lineage
 from flows.order import Order
-from flows.publication import Publication, entry_name, results_of, source_of
-from flows.recipe import ancestors_named, gate_recipe
+from flows.package_conversion import Converted, convert_package
+from flows.publication import Publication, entry_name, results_of, source_of, tools_of
+from flows.recipe import Recipe, ancestors_named, gate_recipe
 from flows.runners.choice import make_runner
 from flows.runners.runner import GIB, Limits, Runner
 from flows.secrets import secret_files
@@ -99,12 +101,16 @@ def _validate(order: Order, chain: Chain, steps: Steps) -> Validation:
     store = open_store(order.store)
     ready_store(store, order.work / "probes")
     listing: Listing = do(steps.resolve(order.ref, "package")).facts["listing"]
+    donor: Listing | None = None
+    if order.tokenizer_from:
+        donor = do(steps.resolve(order.tokenizer_from, "tokenizer")).facts["listing"]
     entry = entry_name(order, listing)
-    made_of = gate_recipe(entry, listing["commit"], listing["not_taken"])
-    parameters, recipe = made_of.parameters, made_of.digest
-    if found := find(store, "package", entry, listing["commit"], recipe):
+    whose = (donor["repo"], donor["commit"]) if donor else None
+    recipe = gate_recipe(order, entry, listing["commit"], listing["not_taken"], whose)
+    if found := find(store, "package", entry, listing["commit"], recipe.digest):
         return _ended(order, store, signed(store, found))
     package = do(steps.download(order.ref, listing))
+    parameters = {"title": entry, "left_aside": listing["not_taken"]}
     step = Step(
         "gate", f"gate {order.ref}", order.ref, parameters, {"package": Input.of(package.finished)}, limits=LIMITS
     )
@@ -116,28 +122,21 @@ def _validate(order: Order, chain: Chain, steps: Steps) -> Validation:
             return Validation(kind="no verdict", ref=order.ref, gate=result.facts["gate"])
         if result.outcome != "refused":
             raise
+    converted: Converted | str | None = None
+    if donor and result.outcome == "ok":
+        converted = convert_package(order, entry, listing, donor, package, recipe, steps, do)
     with tempfile.TemporaryDirectory(prefix="draftmill-report-") as place:
         write_gate(Path(place), result.facts["gate"], entry)
         keys = {done.title: done.key for done in chain.done if done.key} | {step.title: chain.key(step).digest}
         results = results_of(chain.done)
         files = {name: Path(place) / name for name in (JSON, PAGE)}
         files |= {path: package.finished.out / path for path in _carried(listing)}
-        publication = Publication(
-            _manifest(
-                order,
-                entry,
-                recipe,
-                source_of(listing, package, order.hub),
-                listing,
-                parameters,
-                files,
-                result,
-                keys,
-                results,
-            ),
-            files,
-        )
-        return _ended(order, store, publish(store, publication))
+        if isinstance(converted, Converted):
+            files |= converted.terms.files
+            files |= {file.path: converted.done.finished.out / file.path for file in converted.files}
+        manifest = _manifest(order, entry, recipe, source_of(listing, package, order.hub), listing, files, result)
+        manifest = manifest.model_copy(update={"job_keys": keys, "job_results": results})
+        return _ended(order, store, publish(store, Publication(_with(manifest, converted), files)))
 
 
 def _carried(listing: Listing) -> Iterable[str]:
@@ -147,35 +146,54 @@ def _carried(listing: Listing) -> Iterable[str]:
 def _manifest(
     order: Order,
     entry: str,
-    recipe: str,
+    recipe: Recipe,
     source: Source,
     listing: Listing,
-    parameters: dict[str, Any],
     files: dict[str, Path],
     result: Result,
-    keys: dict[str, str],
-    results: dict[str, str],
 ) -> Manifest:
+    """Of the report alone."""
     known = terms_of(listing["licence"])
     text = next((path for path in sorted(_carried(listing)) if is_agreement(path)), None)
+    roles: dict[str, Role] = {JSON: "evidence", PAGE: "evidence"}
     return Manifest(
         kind="package",
         entry=entry,
-        recipe=recipe,
+        recipe=recipe.digest,
         source=source,
-        files=tuple(
-            describe(path, name, "evidence" if name in (JSON, PAGE) else "licence") for name, path in files.items()
-        ),
+        files=tuple(describe(path, name, roles.get(name, "licence")) for name, path in files.items()),
         tools=tuple(Tool(name=tool.name, version=tool.version, digest=tool.digest) for tool in result.tools),
-        parameters=parameters | ancestors_named(order),
-        job_keys=keys,
-        job_results=results,
+        parameters=recipe.parameters | ancestors_named(order),
+        job_keys={},
         licence=Licence(id=known.id if known else listing["licence"], text=text, statement=STATEMENT),
         lineage=trace_lineage(order, listing, None, None, None),
         notices=(known.display,) if known and known.display else (),
         can=(f"Says of the package: {result.facts['sentence']}.",),
         cannot=("Holds no weights: take the package from its source, at the commit that is named here.",),
         created=datetime.now(UTC),
+    )
+
+
+def _with(manifest: Manifest, converted: Converted | str | None) -> Manifest:
+    """The report's manifest with what became of the conversion."""
+    if converted is None:
+        return manifest
+    if isinstance(converted, str):
+        return manifest.model_copy(update={"cannot": (*manifest.cannot, converted)})
+    terms = converted.terms
+    own = {file.path: file for file in converted.files}
+    return manifest.model_copy(
+        update={
+            "files": tuple(own.get(file.path, file) for file in manifest.files),
+            "donor": converted.donor,
+            "tools": tuple(dict.fromkeys([*manifest.tools, *tools_of([converted.done])])),
+            "licence": terms.licence,
+            "lineage": terms.lineage,
+            "obligations": terms.obligations,
+            "notices": terms.notices,
+            "can": (*manifest.can, converted.sentence),
+            "cannot": ("Holds not the package itself: take it from its source, at the commit that is named here.",),
+        }
     )
 
 

@@ -36,13 +36,15 @@ def convert_command(
         typer.Option(
             parser=file_path,
             metavar="FOLDER|GGUF",
-            help="The target that the draft was trained for: a GGUF draft carries its vocabulary.",
+            help="The target that the draft was trained for: a GGUF carries its vocabulary. A GGUF source has its own.",
         ),
     ] = None,
     outtype: Annotated[
         str | None,
         typer.Option(
-            metavar="auto|f32|f16|bf16", help="Of a GGUF's matrices. auto: the source's codes, or its own width."
+            metavar="auto|codes|f32|f16|bf16",
+            help="Of a GGUF's matrices. auto: every value kept, of a checkpoint as llama.cpp's converter has it; codes: "
+            "4-bit codes kept, whatever rounding their factors costs.",
         ),
     ] = None,
     encoding: Annotated[
@@ -77,8 +79,6 @@ def convert_command(
         from draftmill.dflash.gguf_form.writing import OUTTYPES
 
         one_of("--outtype", outtype or "auto", OUTTYPES)
-        if target is None:
-            raise typer.BadParameter("is needed: a GGUF draft carries its target's vocabulary", param_hint="--target")
     with ending(as_json), progress_bar() as progress, named_endings():
         account = convert(
             source,

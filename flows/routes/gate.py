@@ -1,11 +1,14 @@
-"""Route `gate`: FastFlowLM's DFlash and DFlash 2 packages. Judged check by check, and the report is published."""
+"""Route `gate`: FastFlowLM's DFlash and DFlash 2 packages. Judged check by check, and the report is published.
+
+A row that names a donor, whose vocabulary the draft predicts in, gets the accepted package as a GGUF beside its report.
+"""
 
 from draftmill.catalogue.evidence import Evidence
 from draftmill.hub.listing import Listing, Selection, select
 from draftmill.store.manifest import Kind
 from flows.order import Order
 from flows.recipe import Recipe, gate_recipe
-from flows.routes.route import Needs, Outcome, Setting, Subject, manifest_key
+from flows.routes.route import Needs, Outcome, Setting, Subject
 from flows.runners.runner import GIB, Runner
 
 kind: Kind = "package"
@@ -14,12 +17,18 @@ pairs = False
 
 
 def order(subject: Subject, setting: Setting) -> Order:
+    drafter = subject.drafter
     return Order(
         ref=f"{subject.repo}@{subject.commit}",
-        name=subject.drafter.publish_as,
-        derived_from=subject.drafter.derived_from,
-        trained_for=subject.drafter.trained_for,
-        upstream=subject.drafter.upstream,
+        tokenizer_from=drafter.donor,
+        name=drafter.publish_as,
+        licence=drafter.licence_as,
+        licence_statement=drafter.licence_statement,
+        licence_files=drafter.licence_files,
+        licence_texts=dict(setting.licences),
+        derived_from=drafter.derived_from,
+        trained_for=drafter.trained_for,
+        upstream=drafter.upstream,
         hub=setting.hub,
         store=setting.store,
         work=setting.work,
@@ -29,11 +38,14 @@ def order(subject: Subject, setting: Setting) -> Order:
 
 def recipe(subject: Subject, order: Order, donor: str | None) -> Recipe:
     _, left_aside = select(subject.files, selection, subject.repo)
-    return gate_recipe(order.name or subject.repo, subject.commit, left_aside)
+    target = (order.tokenizer_from.partition("@")[0], donor) if order.tokenizer_from and donor else None
+    return gate_recipe(order, order.name or subject.repo, subject.commit, left_aside, target)
 
 
 def needs(listing: Listing, order: Order) -> Needs:
-    return Needs(listing.size, listing.size + (64 << 20), GIB)
+    """A GGUF may take F16 for what has 5 bits a weight in the package, and lies in the cache and in the store."""
+    gguf = 2 * 4 * listing.size if order.tokenizer_from else 0
+    return Needs(listing.size, listing.size + gguf + (64 << 20), 2 * GIB if order.tokenizer_from else GIB)
 
 
 def run(subject: Subject, order: Order, evidence: Evidence | None, runner: Runner) -> Outcome:
@@ -41,13 +53,12 @@ def run(subject: Subject, order: Order, evidence: Evidence | None, runner: Runne
 
     ending = validate(order, runner)
     gate = ending.gate
-    key = manifest_key(kind, order.name or subject.repo, recipe(subject, order, None))
     failing = [refusal for check in gate["checks"] for refusal in check.get("refusals", ())]
     return Outcome(
         verdict=gate["verdict"],
         sentence=gate["sentence"],
         refusals=tuple(failing),
-        manifest=key if ending.places else None,
+        manifest=ending.manifest_key,
         places=ending.places,
         jobs=tuple(ending.jobs) if ending.kind != "already published" else (),
     )

@@ -12,8 +12,7 @@ import flows.routes
 from draftmill.catalogue.evidence import Evidence
 from draftmill.catalogue.schema import Drafter, Family
 from draftmill.hub.listing import Listing, Selection
-from draftmill.store.manifest import NAME as MANIFEST
-from draftmill.store.manifest import Kind, folder_key
+from draftmill.store.manifest import Kind
 from flows.order import Order
 from flows.recipe import Recipe
 from flows.runners.runner import Runner
@@ -98,10 +97,6 @@ def find_route(name: str) -> Route:
     module: Any = import_module(f"flows.routes.{name}")
     route: Route = module
     return route
-
-
-def manifest_key(kind: Kind, entry: str, recipe: Recipe) -> str:
-    return f"{folder_key(kind, entry, recipe.source, recipe.digest)}/{MANIFEST}"
 
 
 def unpinned_donor(order: Order, commit: str | None) -> tuple[str, ...]:

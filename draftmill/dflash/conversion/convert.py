@@ -24,15 +24,6 @@ ENCODINGS = {"q4_1": Kind.Q4_1, "q4_k": Kind.Q4_K, "bf16": Kind.BLOCK_BF16}
 """What a package's matrices can be asked to be."""
 
 
-def _target(target: Path | None) -> Path:
-    if target is None:
-        raise BadConfiguration(
-            "A GGUF draft carries its target's vocabulary: give the target's folder or GGUF with --target.",
-            code="dflash.target_not_stated",
-        )
-    return target
-
-
 def convert(
     source: Path,
     out: Path,
@@ -47,8 +38,8 @@ def convert(
 ) -> Account:
     """Writes `out` (a folder, or a file for a GGUF) and its account beside or in it; neither may be there before.
 
-    target: the target's folder or GGUF, whose vocabulary a GGUF draft carries; outtype: of a GGUF's matrices where the
-    source has no codes, as `write_gguf` has it; provenance: what a GGUF says of its origin.
+    target: the target's folder or GGUF, whose vocabulary a GGUF draft carries; None only for a source that is one.
+    outtype: of a GGUF's matrices, as `write_gguf` has it. provenance: what a GGUF says of its origin.
     encoding: of a package's projections; None keeps the source's codes, and refuses a source without. causal: what the
     caller knows about sliding layers, for configs that do not state it.
     Raises Refused (`open_source`, and the writer of the form), BadConfiguration (dflash.output_exists), InputOutput,
@@ -85,5 +76,5 @@ def convert(
         if to == Form.GGUF:
             from draftmill.dflash.conversion.to_gguf import write_dflash_gguf
 
-            return write_dflash_gguf(draft, out, _target(target), outtype, provenance, complete, progress)
+            return write_dflash_gguf(draft, out, target, outtype, provenance, complete, progress)
         return write_q4nx(draft, out, encoding, notices, complete, progress)

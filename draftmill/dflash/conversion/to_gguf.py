@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def write_dflash_gguf(
     source: DraftSource,
     out: Path,
-    target: Path,
+    target: Path | None,
     outtype: str,
     provenance: Provenance | None,
     complete: Complete,
@@ -44,7 +44,9 @@ def write_dflash_gguf(
                 _measured(source.tensors[each.name], result.tensors[each.name], each) for each in written.tensors
             )
         files = (File(out.name, beside.stat().st_size, sha256_file(beside)),)
-    account = complete(files, tensors, vocabulary, tuple(str(remark.sentence) for remark in written.remarks))
+    remarks = [f"{remark.where}: {remark.sentence}" for remark in written.remarks]
+    remarks += [f"{key}: no float32 is {value!r}; the nearest is written" for key, value in written.rounded.items()]
+    account = complete(files, tensors, vocabulary, tuple(remarks))
     write_whole(account_path(out, Form.GGUF), account.as_bytes())
     return account
 

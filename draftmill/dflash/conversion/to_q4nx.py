@@ -95,6 +95,9 @@ def _own_encoding(source: DraftSource, layout: Layout) -> Kind:
     if lost[best]:
         label = source.tensors[lost[best][0]].label
         choices = " or ".join(kind.value for kind in accepted)
+        asked = (
+            f"--encoding {choices} to quantise them, and the account will tell what that costs, or bf16 to keep them"
+        )
         raise Refused(
             Refusal(
                 "dflash.encoding_not_stated",
@@ -102,7 +105,7 @@ def _own_encoding(source: DraftSource, layout: Layout) -> Kind:
                 f"{label}, as {len(lost[best]) - 1} more",
                 f"codes of {choices}",
                 f"The source has no codes of a package for {len(lost[best])} matrices, and none are made unasked: say "
-                f"--encoding {choices} to quantise them, and the account will tell what that costs.",
+                f"{asked}.",
             )
         )
     return best

@@ -11,14 +11,17 @@ from draftmill.tokenizers.sources import Source, as_gguf, read_source
 TOKENIZER = "tokenizer.json"
 
 
-def prove_vocabulary(written: Path, target: Path, source: Path, form: Form) -> dict[str, Any]:
+def prove_vocabulary(written: Path, target: Path | None, source: Path, form: Form) -> dict[str, Any]:
     """Compares what was written with the target, facet by facet, and the source's own vocabulary where it has one.
+    Without a target it is the source's own that was to be written.
 
     Raises Refused dflash.vocabulary_differs with the first difference of each facet; what `read_source` raises.
     """
-    of = read_source(target)
+    of = read_source(target or source)
     proof = _identical(of, read_source(written), written.name)
-    found = {"target": target.name, "proof": proof.as_json()}
+    found = {"of": (target or source).name, "proof": proof.as_json()}
+    if target is None:
+        return found
     if form == Form.GGUF or (source / TOKENIZER).is_file():
         found["source"] = _identical(of, read_source(source), source.name).as_json()
     return found
