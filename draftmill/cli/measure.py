@@ -8,6 +8,7 @@ import typer
 
 from draftmill.cli.dflash_forward import Causal, PackedOption, Rule, one_of
 from draftmill.cli.ending import ending
+from draftmill.cli.measure_cross import cross, finish_cross, is_cross, write_cross_into
 from draftmill.cli.measure_options import (
     AsJson,
     Budget,
@@ -43,6 +44,7 @@ from draftmill.cli.retrieval import Store
 from draftmill.configuration import config_path
 
 app = typer.Typer(no_args_is_help=True, help="Measure what a drafter is worth on a device: speed, and acceptance.")
+app.command()(cross)
 
 QUICK_PAIRS = 8
 
@@ -172,10 +174,11 @@ def show(
 ) -> None:
     """Show a report again; every figure is computed anew from its samples."""
     with ending(as_json):
-        record = load_report(report)
+        record = load_report(report, cross=True)
+        tell, write = (finish_cross, write_cross_into) if is_cross(record) else (finish, write_into)
         if into:
-            write_into(into, record)
-        raise typer.Exit(finish(record, as_json))
+            write(into, record)
+        raise typer.Exit(tell(record, as_json))
 
 
 @app.command()
@@ -240,8 +243,6 @@ def _request(
     **asked: Any,
 ) -> Any:
     from draftmill.measurement.device.profiles import find_device
-    from draftmill.measurement.prompts import interleaved, load_prompts
-    from draftmill.measurement.prompts import quick as one_prompt
     from draftmill.measurement.request import AskedPrompt, MeasurementRequest, new_run
 
     profile = find_device(devices, device)
@@ -253,6 +254,20 @@ def _request(
             "library_path": [os.path.abspath(each) for each in library_path or ()],
         }
         profile = type(profile).model_validate(profile.model_dump(mode="json") | {"engine": own})
+    chosen = chosen_prompts(prompts, kind, quick)
+    return MeasurementRequest(
+        run=new_run(),
+        device=profile,
+        prompts=tuple(AskedPrompt(name=each.name, kind=each.kind, text=each.text) for each in chosen),
+        **asked,
+    )
+
+
+def chosen_prompts(prompts: list[Path] | None, kind: list[str] | None, quick: bool) -> tuple[Any, ...]:
+    """The prompts of the files, of these kinds or one alone, in the order in which they run."""
+    from draftmill.measurement.prompts import interleaved, load_prompts
+    from draftmill.measurement.prompts import quick as one_prompt
+
     found = load_prompts(prompts or [config_path("prompts")])
     if kind:
         kinds = [each.lower() for each in kind]
@@ -262,9 +277,4 @@ def _request(
             )
         found = type(found)(tuple(prompt for prompt in found.prompts if prompt.kind in kinds))
     chosen = one_prompt(found) if quick else interleaved(found)
-    return MeasurementRequest(
-        run=new_run(),
-        device=profile,
-        prompts=tuple(AskedPrompt(name=each.name, kind=each.kind, text=each.text) for each in chosen.prompts),
-        **asked,
-    )
+    return tuple(chosen.prompts)

@@ -41,7 +41,7 @@ def measure(
     from draftmill.measurement.statement import check_pair
 
     if report:
-        _ready(report)
+        ready(report)
     # Before a device is waited for, and before images are built.
     if asked.loop is None:
         check_pair(target, draft)
@@ -60,7 +60,7 @@ def measure(
     else:
         with (
             progress_bar(count_bytes=False) as progress,
-            _ended_by_signals(),
+            ended_by_signals(),
             device_lock(asked.device, run=asked.run, wait_s=wait, progress=progress),
         ):
             preflight(asked.device).check()
@@ -76,7 +76,7 @@ def measure(
 
 
 @contextmanager
-def _ended_by_signals() -> Iterator[None]:
+def ended_by_signals() -> Iterator[None]:
     """SIGTERM and SIGHUP leave the block as an exception does: its servers are ended with all that they started."""
 
     def end(number: int, _frame: object) -> None:
@@ -102,11 +102,13 @@ def _pipeline() -> Callable[..., Any]:
     return run
 
 
-def load_report(path: Path) -> Any:
+def load_report(path: Path, *, cross: bool = False) -> Any:
+    """cross: whether a report of `measure cross` is taken too."""
+    from draftmill.measurement.cross_record import load_any
     from draftmill.measurement.record import load
 
     try:
-        return load(path.read_bytes())
+        return (load_any if cross else load)(path.read_bytes())
     except OSError as error:
         raise InputOutput(f"{path} cannot be read ({error.strerror}).", code="cli.report", where=str(path)) from error
 
@@ -127,7 +129,7 @@ def finish(record: Any, as_json: bool) -> int:
     return FAILED if result.lossless == CHANGED else EXITS.get(result.word, PASS)
 
 
-def _ready(place: Path) -> None:
+def ready(place: Path) -> None:
     """Before the work, which takes minutes. Raises BadParameter where nothing can be written."""
     try:
         place.mkdir(parents=True, exist_ok=True)
@@ -143,9 +145,15 @@ def _ready(place: Path) -> None:
 def write_into(place: Path, record: Any) -> None:
     from draftmill.reports.measurement_files import write_report
 
-    _ready(place)
-    try:
+    with report_written(place):
         write_report(place, record)
+
+
+@contextmanager
+def report_written(place: Path) -> Iterator[None]:
+    ready(place)
+    try:
+        yield
     except OSError as error:
         raise InputOutput(
             f"the report could not be written into {place} ({error.strerror or error}): look at the disk, or name "

@@ -16,7 +16,7 @@ from draftmill.reports.measurement_document import tone
 from draftmill.reports.speed_sections import arms_table, divergences, kinds_table
 from draftmill.reports.visible import visible
 
-_COLOURS: dict[Tone, str] = {"good": "green", "bad": "red", "open": "yellow", "plain": "bold"}
+COLOURS: dict[Tone, str] = {"good": "green", "bad": "red", "open": "yellow", "plain": "bold"}
 _DEFINITION = "definition"
 
 
@@ -44,15 +44,15 @@ def show(record: Speed | Accepted, console: Console) -> None:
             tables += [block for block in parted.blocks if isinstance(block, Table)]
     for table in tables:
         if table.rows:
-            console.print(_columns(table))
+            console.print(columns(table))
     for remark in (*record.pairing, *record.memory.remarks, *record.remarks):
         console.print(Text.assemble(("remark", "yellow"), f" {visible(remark)}"), soft_wrap=True)
     said = Text(visible(sentence))
-    said.stylize(_COLOURS[tone(word, lossless)], 0, len(word) if sentence.startswith(word) else None)
+    said.stylize(COLOURS[tone(word, lossless)], 0, len(word) if sentence.startswith(word) else None)
     console.print(said, soft_wrap=True)
 
 
-def _columns(table: Table) -> Columns:
+def columns(table: Table) -> Columns:
     """Definitions are long, and in the report."""
     shown = [column for column, name in enumerate(table.head) if name != _DEFINITION]
     columns = Columns(title=table.caption, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))

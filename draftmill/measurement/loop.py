@@ -37,7 +37,7 @@ from draftmill.measurement.record import (
     Texts,
 )
 from draftmill.measurement.servers.live_process import file_digest
-from draftmill.measurement.subject import Encoded, describe_folder, digest_of
+from draftmill.measurement.subject import Encoded, describe, describe_folder, digest_of
 from draftmill.outcome import Refusal, Refused
 from draftmill.progress import Progress, silent
 from draftmill.speculation.consistency import check_rows
@@ -96,7 +96,8 @@ def measure_by_loop(
     after = settled_memory(device, before)
     config = found.config
     target = describe_folder(target_folder, found.architecture)
-    draft = describe_folder(draft_folder, "DFlashDraftModel" if config.generation == 1 else "DFlash2DraftModel")
+    architecture = "DFlashDraftModel" if config.generation == 1 else "DFlash2DraftModel"
+    draft = describe(draft_folder) if draft_folder.is_file() else describe_folder(draft_folder, architecture)
     longest = max(len(each.tokens) for each in found.encoded)
     build = f"torch {version('torch')}, transformers {version('transformers')}, draftmill {__version__}"
     regime = Regime(

@@ -17,8 +17,12 @@ def report_json(record: Speed | Accepted) -> str:
     """{"record": ..., "results": ...}, ASCII: names from strangers cannot reorder what an editor shows. Lists of tokens
     stay on one line. Raises Refused (speed_result's reasons)."""
     value = {"record": record.model_dump(mode="json"), "results": results_json(record)}
-    text = json.dumps(value, indent=1, allow_nan=False)
-    return _NUMBERS.sub(lambda found: re.sub(r"\s+", " ", found[0]).replace("[ ", "[").replace(" ]", "]"), text) + "\n"
+    return numbers_on_lines(json.dumps(value, indent=1, allow_nan=False)) + "\n"
+
+
+def numbers_on_lines(text: str) -> str:
+    """Indented JSON in which each list of whole numbers stays on one line."""
+    return _NUMBERS.sub(lambda found: re.sub(r"\s+", " ", found[0]).replace("[ ", "[").replace(" ]", "]"), text)
 
 
 def results_json(record: Speed | Accepted) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from draftmill.dflash.config_kinds import SLIDING
 from draftmill.dflash.forward.attention import WindowRule, attend, hidden_keys
 from draftmill.dflash.forward.context import KvCache
 from draftmill.dflash.forward.convolution import Kernels
-from draftmill.dflash.forward.products import Gemm, PackedWeights, RowExact, Weights, checked
+from draftmill.dflash.forward.products import Gemm, PackedWeights, Weights, checked
 from draftmill.dflash.forward.rotation import Rotation, rotate
 from draftmill.dflash.forward.selector import Selector, transformed
 from draftmill.dflash.forward.trace import Trace
@@ -44,7 +44,7 @@ class Draft:
         self.window_rule = window_rule
         elsewhere = checked(gemm) if gemm else None
         self._gemm = elsewhere or weights.product
-        self._context_gemm = elsewhere or RowExact(weights.product)
+        self._context_gemm = elsewhere or weights.exact
         self._rotation = Rotation(self.config.rope, self.config.head_dim, weights.dtype)
         self._selector = Selector(
             self.config,
@@ -64,10 +64,22 @@ class Draft:
         window_rule: WindowRule = WindowRule.EXCLUSIVE,
         gemm: Gemm | None = None,
     ) -> Self:
-        """A package or an upstream checkpoint. packed: keep a package's matrices 4-bit, and decode during a product.
+        """A package, an upstream checkpoint, or a GGUF file. packed: keep a package's matrices 4-bit, and decode during
+        a product.
 
-        Raises Refused (`Package.open`, `Checkpoint.open`), BadConfiguration dflash.nothing_packed, OSError.
+        Raises Refused (`Package.open`, `Checkpoint.open`, `GgufDraft.open`), BadConfiguration dflash.nothing_packed,
+        OSError.
         """
+        if folder.is_file():
+            from draftmill.dflash.gguf_form.draft import GgufDraft
+
+            if packed:
+                raise BadConfiguration(
+                    f"{folder} is a GGUF, which is decoded; leave --weights away.", code="dflash.nothing_packed"
+                )
+            return cls(
+                Weights(GgufDraft.open(folder, causal=causal), np.dtype(dtype)), window_rule=window_rule, gemm=gemm
+            )
         if not read_config(folder, causal=causal).vendor:
             if packed:
                 raise BadConfiguration(
@@ -130,6 +142,13 @@ class Draft:
         return self._selector.walk(
             hidden.astype(self.weights.dtype, copy=False), logits.astype(self.weights.dtype, copy=False), anchor
         )
+
+    def scores(self, hidden: np.ndarray, logits: np.ndarray, previous: int) -> np.ndarray:
+        """What `pick` takes the best of, [vocabulary]; -inf for tokens that cannot be picked. Arguments as `pick`."""
+        logits = logits[: self.config.vocab_size].astype(self.weights.dtype, copy=False)
+        if self.config.generation == 1:
+            return logits
+        return self._selector.scores(hidden.astype(self.weights.dtype, copy=False), logits, previous)
 
     def logits(self, head: np.ndarray) -> np.ndarray:
         """What the target's head gave, with `output_multiplier` and softcap applied."""

@@ -67,6 +67,17 @@ class Selector:
             previous = 1 + row * candidates.shape[1] + best
         return picked
 
+    def scores(self, hidden: np.ndarray, logits: np.ndarray, previous: int) -> np.ndarray:
+        """What one row's pick is the best of, [V]: -inf for those that are no candidates. Arguments as `pick`."""
+        assert self.config.second  # noqa: S101 - only generation 2 has a selector
+        candidates = top_candidates(logits[None], self.config.second.selector_top_k)[0]
+        found = np.full(len(logits), -np.inf, logits.dtype)
+        found[candidates] = transformed(logits[candidates], self.config)
+        if previous < self.config.vocab_size:
+            gate = self.predecessor(np.array([previous]))[0] * self.project(hidden[None])[0]
+            found[candidates] += self.successor(candidates) @ gate
+        return found
+
     def pick(self, hidden: np.ndarray, logits: np.ndarray, previous: int) -> int:
         """One row's choice. hidden [H], logits [V]; previous: the token before."""
         return int(self.walk(hidden[None], logits[None], previous)[0])

@@ -49,6 +49,17 @@ class Completion:
 
 
 @dataclass(frozen=True)
+class Step:
+    """One message of a streamed answer: its tokens, and the counters up to it. stop: "" but in the last."""
+
+    tokens: tuple[int, ...]
+    predicted_n: int
+    draft_n: int
+    draft_n_accepted: int
+    stop: str
+
+
+@dataclass(frozen=True)
 class Slot:
     """`speculative` is None where the server does not say."""
 
@@ -119,6 +130,15 @@ class Client:
         answer = self._json("POST", "/completion", request, timeout_s)
         wall_s = time.perf_counter() - started
         return self._typed("/completion", lambda: _completion(answer, wall_s))
+
+    def steps(self, prompt: Sequence[int], n_predict: int, *, seed: int) -> tuple[Step, ...]:
+        """Greedy tokens after `prompt` as the server sends them, one a message, with its counters at each; the last is
+        the end and has no token. Tokens of an unfinished character are held back (tools/server/server-context.cpp)."""
+        request = _greedy(prompt, n_predict, seed) | {"cache_prompt": False, "stream": True, "timings_per_token": True}
+        status, body = self._request("POST", "/completion", request)
+        if status != 200:
+            raise self._explain(_status_error("/completion", status, body))
+        return self._typed("/completion", lambda: _steps(body.decode()))
 
     def top_two(self, prompt: Sequence[int], *, seed: int) -> tuple[tuple[int, float], tuple[int, float]]:
         """The two likeliest tokens after `prompt`, each with its log-probability before any sampling, best first."""
@@ -259,6 +279,23 @@ def _completion(answer: Mapping[str, Any], wall_s: float) -> Completion:
             draft_n_accepted=_whole(timings, "draft_n_accepted"),
         ),
         wall_s=wall_s,
+    )
+
+
+def _steps(body: str) -> tuple[Step, ...]:
+    """Server-sent events, a JSON object each."""
+    messages = [
+        json.loads(line[6:]) for line in body.splitlines() if line.startswith("data: ") and line[6:] != "[DONE]"
+    ]
+    return tuple(
+        Step(
+            tokens=tuple(int(token) for token in each.get("tokens", ())),
+            predicted_n=int(each["timings"]["predicted_n"]),
+            draft_n=_whole(each["timings"], "draft_n") or 0,
+            draft_n_accepted=_whole(each["timings"], "draft_n_accepted") or 0,
+            stop=str(each.get("stop_type", "")) if each["stop"] else "",
+        )
+        for each in messages
     )
 
 

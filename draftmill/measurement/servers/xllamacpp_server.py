@@ -11,7 +11,7 @@ import sys
 import threading
 from typing import Any
 
-_SPEC_TYPES = ("none", "draft-simple")
+_SPEC_TYPES = ("none", "draft-simple", "draft-dflash")
 _CACHE_TYPES = ("f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "iq4_nl", "q5_0", "q5_1")
 
 
