@@ -191,19 +191,22 @@ def _range(part: slice) -> tuple[int, int]:
 
 def _divided(factors: np.ndarray, eight: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """factor x u8 [..., 8] as half float x u6: the smallest common divisor of the u8 that makes both exact."""
-    common = np.gcd.reduce(eight, axis=-1)
-    largest = eight.max(-1)
-    divisors = np.zeros(factors.shape, np.uint8)
-    halves = np.zeros(factors.shape, np.float16)
-    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-        for divisor in range(1, 256):
-            open_ = (divisors == 0) & (common % divisor == 0) & (largest <= divisor * gguf_blocks.SIX_BITS)
-            if not open_.any():
-                continue
-            product = factors * np.float32(divisor)
+    common, largest = np.gcd.reduce(eight, axis=-1), eight.max(-1)
+    common = np.where(common == 0, np.uint8(255), common)
+    divisors, halves = np.zeros(factors.shape, np.uint8), np.zeros(factors.shape, np.float16)
+    left = np.nonzero(largest <= common.astype(np.int64) * gguf_blocks.SIX_BITS)
+    divisor = 0
+    while left[0].size:
+        divisor += 1
+        left = tuple(each[common[left] >= divisor] for each in left)
+        with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+            product = factors[left] * np.float32(divisor)
             half = product.astype(np.float16)
-            found = open_ & np.isfinite(half) & (half.astype(np.float32) == product)
-            divisors[found], halves[found] = divisor, half[found]
+        found = (common[left] % divisor == 0) & (largest[left] <= divisor * gguf_blocks.SIX_BITS)
+        found &= np.isfinite(half) & (half == product)
+        at = tuple(each[found] for each in left)
+        divisors[at], halves[at] = divisor, half[found]
+        left = tuple(each[~found] for each in left)
     return halves, eight // np.maximum(divisors, 1)[..., None], divisors > 0
 
 
