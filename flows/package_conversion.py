@@ -1,4 +1,4 @@
-"""What follows an accepted gate: the package as a GGUF with its target's vocabulary, where the order says whose that is.
+"""What follows an accepted gate: the package as a GGUF with its target's vocabulary, where the order names it.
 
 `tokenizer_from` is the target here: its files are downloaded, and the job proves that the vocabulary written is theirs.
 """

@@ -43,8 +43,8 @@ def convert_command(
         str | None,
         typer.Option(
             metavar="auto|codes|f32|f16|bf16",
-            help="Of a GGUF's matrices. auto: every value kept, of a checkpoint as llama.cpp's converter has it; codes: "
-            "4-bit codes kept, whatever rounding their factors costs.",
+            help="Of a GGUF's matrices. auto: every value kept, of a checkpoint as llama.cpp has it. codes: "
+            "codes kept, whatever rounding their factors costs.",
         ),
     ] = None,
     encoding: Annotated[

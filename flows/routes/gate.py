@@ -45,7 +45,7 @@ def recipe(subject: Subject, order: Order, donor: str | None) -> Recipe:
 def needs(listing: Listing, order: Order) -> Needs:
     """A GGUF may take F16 for what has 5 bits a weight in the package, and lies in the cache and in the store."""
     gguf = 2 * 4 * listing.size if order.tokenizer_from else 0
-    return Needs(listing.size, listing.size + gguf + (64 << 20), 2 * GIB if order.tokenizer_from else GIB)
+    return Needs(listing.size, listing.size + gguf + (64 << 20), GIB)
 
 
 def run(subject: Subject, order: Order, evidence: Evidence | None, runner: Runner) -> Outcome:

@@ -14,14 +14,18 @@ from typing import Any
 from urllib.request import Request, urlopen
 
 import pytest
+from gguf import GGUFReader
 
 from draftmill.catalogue.standing import read_standings
 from draftmill.store.index import read_index
 from draftmill.store.local import LocalStore
+from draftmill.store.manifest import read_manifest
 from flows.prefect_server import prefect_server
 from tests.support.catalogue_hub import (
     BORROWER,
     BROKEN,
+    CATALOGUE,
+    DONOR,
     HEAD,
     PACKAGE,
     PLAIN,
@@ -51,7 +55,8 @@ class Mill:
 
     def __init__(self, folder: Path, hub: MisbehavingHub, root: Path) -> None:
         self.folder, self.hub, self.root = folder, hub, root
-        self.catalogue = write_catalogue(folder)
+        row = "family: DFlash, licence: openmdw-1.1"
+        self.catalogue = write_catalogue(folder, CATALOGUE.replace(row, f"{row}, donor: {DONOR}@main"))
         self.store = LocalStore(folder / "store")
 
     def start(self, *arguments: str) -> subprocess.Popen[str]:
@@ -154,6 +159,33 @@ def test_what_passed_is_in_the_store_and_every_verdict_in_its_index(
     assert [each.code for each in index[HEAD].findings] == ["gumiho.no_config", "gumiho.flat_verifier"]
     judged = {pair.target: (pair.verdict, pair.off_pair) for pair in index[BORROWER].pairs}
     assert judged == {"tiny/SmolLM2-135M": ("compatible with remarks", True), "tiny/Absent": ("not judged", None)}
+
+
+def test_an_accepted_package_is_published_as_a_gguf_with_its_targets_vocabulary(
+    mill: Mill, first: tuple[int, dict[str, Any], str]
+) -> None:
+    key = rows(first[1])[PACKAGE]["manifest"]
+    manifest = read_manifest((mill.store.root / key).read_bytes(), key)
+    roles = {file.path: file.role for file in manifest.files}
+    (name,) = (path for path, role in roles.items() if role == "model")
+    assert name.startswith("Small-") and name.endswith("-Q4_1.gguf")
+    account = name.replace(".gguf", ".conversion.json")
+    assert roles[account] == roles["gate.json"] == "evidence"
+    assert roles["LICENSE.OpenMDW-1.1"] == "licence"
+    assert manifest.donor and manifest.donor.source.repo == DONOR
+    folder = (mill.store.root / key).parent
+    assert hashlib.sha256((folder / account).read_bytes()).hexdigest() == manifest.donor.proof
+    said = json.loads((folder / account).read_text())
+    assert (said["exact"], said["vocabulary"]["proof"]["differences"]) == (True, [])
+    assert "every value is the package's" in manifest.can[1]
+    fields = GGUFReader(folder / name).fields
+    assert fields["dflash.target_layers"].contents() == [2, 6, 10]  # of a config that says 1, 5, 9
+    assert len(fields["tokenizer.ggml.tokens"].contents()) == 49152
+    assert fields["general.license"].contents() == manifest.licence.id
+    stored = read_index(mill.store)
+    assert stored
+    (row,) = (row for row in stored.index.newest() if row.entry == PACKAGE)
+    assert [quant.encoding for quant in row.quants] == ["Q4_1"]
 
 
 def test_every_verdict_is_on_the_pages(first: tuple[int, dict[str, Any], str], mill: Mill) -> None:

@@ -105,7 +105,7 @@ def write_broken(root: Path) -> None:
 
 
 def write_package(root: Path) -> None:
-    tiny(root / PACKAGE, 1, **SMALLEST)
+    tiny(root / PACKAGE, 1, **SMALLEST | {"vocab_size": 49152})
     (root / PACKAGE / "LICENSE.OpenMDW-1.1").write_text("terms")
     (root / PACKAGE / "README.md").write_text("---\nlicense: other\nlicense_name: openmdw-1.1\n---\n")
 
