@@ -91,7 +91,9 @@ def _file_type(planned: list[Planned]) -> "LlamaFileType":
         if len(tensor.expected.shape) == 2:
             kinds[tensor.kind] += prod(tensor.expected.shape)
     most = kinds.most_common(1)[0][0].name
-    return LlamaFileType.ALL_F32 if most == "F32" else LlamaFileType[f"MOSTLY_{most}"]
+    # Of K-quants a file type names a mix, and small is the one that is nearly all of one type.
+    named = ("ALL_F32",) if most == "F32" else (f"MOSTLY_{most}", f"MOSTLY_{most}_S")
+    return next((LlamaFileType[each] for each in named if each in LlamaFileType.__members__), LlamaFileType.GUESSED)
 
 
 def _write(
