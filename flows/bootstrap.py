@@ -5,6 +5,7 @@ of the stack, and every device host that joins, runs it; what is as it should be
 """
 
 import os
+import re
 import subprocess
 import sys
 import time
@@ -24,30 +25,40 @@ LOST = "Runs without a heartbeat are marked Crashed"
 ENDINGS = tuple(f"prefect.flow-run.{state}" for state in ("Completed", "Failed", "Cancelled", "Crashed"))
 HEARTBEAT = "prefect.flow-run.heartbeat"
 STORE_S = 60
-SERVER_S = 120
+SERVER_S, DEPLOY_S = 300, 120
+AWAY = re.compile(r"httpx\.\w+|httpcore\.\w+|Can't connect to Server API[^\n]*")
+"""What Prefect's command ends with where its server is not reached."""
 
 
 def _patiently(step: Callable[[], None]) -> None:
-    """A server that has just answered its health check may be away once more on a busy host. Raises Unavailable."""
+    """Every step may be done again. A server that has just answered its health check may be away on a busy host.
+
+    Raises Unavailable when it stays away.
+    """
+    from prefect.exceptions import PrefectHTTPStatusError
+
     deadline = time.monotonic() + SERVER_S
     while True:
         try:
             return step()
-        except httpx.TransportError as error:
-            if time.monotonic() > deadline:
+        except (httpx.TransportError, PrefectHTTPStatusError, subprocess.TimeoutExpired) as error:
+            refused = isinstance(error, PrefectHTTPStatusError) and error.response.status_code < 500
+            if refused or time.monotonic() > deadline:
                 raise Unavailable(
-                    f"The Prefect server does not answer ({error}): look at `docker compose logs server`.",
+                    f"The Prefect server does not do what it is asked ({type(error).__name__}: {error}): look at "
+                    "`docker compose logs server`.",
                     code="bootstrap.server",
                 ) from error
+            say("bootstrap", f"the Prefect server is away ({type(error).__name__}); trying again")
             time.sleep(2)
 
 
 def main() -> None:
     pool = os.environ["DRAFTMILL_POOL"]
     _patiently(lambda: make_pool(pool))
-    deploy(os.environ["DRAFTMILL_DEPLOYMENTS"])
+    _patiently(lambda: deploy(os.environ["DRAFTMILL_DEPLOYMENTS"]))
     if lost_after := os.environ["DRAFTMILL_LOST_AFTER_S"]:  # a device host leaves it to the server's
-        watch_heartbeats(timedelta(seconds=float(lost_after)))
+        _patiently(lambda: watch_heartbeats(timedelta(seconds=float(lost_after))))
     prepare_store(os.environ["DRAFTMILL_STORE"])
 
 
@@ -68,9 +79,13 @@ def make_pool(name: str) -> None:
 
 
 def deploy(file: str) -> None:
-    """Raises BadConfiguration when Prefect does not take the file."""
+    """Raises BadConfiguration when Prefect does not take the file, httpx.TransportError when its server is away."""
     command = [sys.executable, "-m", "prefect", "--no-prompt", "deploy", "--all", "--prefect-file", file]
-    done = subprocess.run(command, cwd=ROOT, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command, cwd=ROOT, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=DEPLOY_S
+    )
+    if away := AWAY.search(done.stdout + done.stderr) if done.returncode else None:
+        raise httpx.TransportError(away[0])
     if done.returncode:
         raise BadConfiguration(f"{file} was not deployed:\n{done.stdout}{done.stderr}", code="bootstrap.deploy")
     say("bootstrap", f"deployed {file}")
