@@ -17,8 +17,10 @@ from rich.table import Table
 
 from draftmill.cli.bar import progress_bar
 from draftmill.cli.folder import file_path, folder
+from draftmill.cli.measure_options import PromptFiles, Quick, TargetDtype, TorchDevice
 from draftmill.cli.retrieval import DEFAULT_STORE, Hub, Store
 from draftmill.cli.telling import plain, printer, tell
+from draftmill.cli.validate_run import asked_run, check_target_option, run_after, show_run
 from draftmill.outcome import BadConfiguration, InputOutput, MillError, Refused
 
 PASS, REFUSED, NO_VERDICT = 0, 1, 3
@@ -49,6 +51,16 @@ def validate(
     selftest: Annotated[
         bool, typer.Option("--selftest", help="Show every check a package that only it catches.")
     ] = False,
+    run: Annotated[bool, typer.Option("--run", help="Then run the package on a target, in the same report.")] = False,
+    target: Annotated[
+        Path | None,
+        typer.Option(parser=folder, metavar="FOLDER", help="With --run: the Hugging Face folder of its target."),
+    ] = None,
+    prompts: PromptFiles = None,
+    quick: Quick = False,
+    max_new: Annotated[int, typer.Option("--max-new", min=8, help="With --run: new tokens an answer.")] = 64,
+    dtype: TargetDtype = "float32",
+    torch_device: TorchDevice = "cpu",
     publish: Annotated[bool, typer.Option("--publish", help="Put the report into the store.")] = False,
     store: Store = DEFAULT_STORE,
     work: Annotated[
@@ -70,6 +82,9 @@ def validate(
 ) -> None:
     """Prove or refute what a FastFlowLM DFlash package says of itself, check by check.
 
+    With --run a package that passes is run on its target: none of its drafts accepted is a refusal; a target that it
+    cannot run on, or a text that is not the target's own, leaves no verdict.
+
     Ends with 0 when the package passes, 1 when it is refused or something broke, 2 on wrong usage, 3 when there is no
     verdict (a file cannot be read, or is still being written). Nothing is written beside the package.
     """
@@ -77,16 +92,20 @@ def validate(
         raise typer.BadParameter("give a package, or --selftest", param_hint="PACKAGE")
     if package is not None and not package.strip():
         raise typer.BadParameter("is empty; give a folder, or owner/repo", param_hint="PACKAGE")
+    check_target_option(run, target)
     try:
         if selftest:
             raise typer.Exit(_selftest(as_json))
         assert package is not None  # noqa: S101 - or it was the self-test
         if report:
             _ready_report_folder(report, package)
+        asked = asked_run(prompts, quick, max_new, dtype, torch_device) if target else None
         if publish:
             value = _published(package, hub, store, work.absolute(), runner, sign_key)
         else:
-            value = {"gate": _gated(package, hub, work)}
+            place, left_aside = _placed(package, hub, work)
+            found = _gated(place, left_aside)
+            value = {"gate": run_after(found, place, target, asked) if target else found}
         if report:
             _write_report(report, value["gate"], package)
     except MillError as error:
@@ -97,19 +116,25 @@ def validate(
     if as_json:
         typer.echo(json.dumps(value["gate"] | {name: each for name, each in value.items() if name != "gate"}))
     else:
+        show_run(value["gate"])
         show(value["gate"], package)
         for name, place in value.get("published", {}).items():
             typer.echo(f"{name}: {place}")
     raise typer.Exit(EXITS[value["gate"]["verdict"]])
 
 
-def _gated(package: str, hub: str, work: Path) -> dict[str, Any]:
+def _gated(place: Path, left_aside: tuple[str, ...]) -> dict[str, Any]:
     from draftmill.dflash.gate import gate
+
+    with progress_bar() as progress:
+        return gate(place, progress, left_aside=left_aside).as_json()
+
+
+def _placed(package: str, hub: str, work: Path) -> tuple[Path, tuple[str, ...]]:
+    """Where the package lies, and the names of files of it that were left aside."""
     from draftmill.dflash.gate_files import is_folder
 
-    folder, left_aside = (Path(package), ()) if is_folder(Path(package)) else _downloaded(package, hub, work)
-    with progress_bar() as progress:
-        return gate(folder, progress, left_aside=left_aside).as_json()
+    return (Path(package), ()) if is_folder(Path(package)) else _downloaded(package, hub, work)
 
 
 def _downloaded(package: str, hub: str, work: Path) -> tuple[Path, tuple[str, ...]]:

@@ -6,6 +6,7 @@ A pure function of gate.json, so that whoever has the one can make the other.
 import math
 from typing import Any
 
+from draftmill.reports.gate_run_sections import run_sections
 from draftmill.reports.histogram_svg import histogram_svg
 from draftmill.reports.template import render
 
@@ -19,6 +20,7 @@ def gate_page(gate: dict[str, Any], title: str) -> str:
         "gate.html",
         gate=gate,
         title=title,
+        run_sections=run_sections(gate),
         refusals=[refusal for check in gate["checks"] for refusal in check["refusals"]],
         tensors=[_tensor(tensor, low, high) for tensor in gate["tensors"]],
         tensor_head=(
