@@ -99,6 +99,12 @@ def test_a_flow_measures_and_publishes_the_report(command):
     assert named <= {path.name for path in folder.iterdir()}
 
 
+def test_a_container_is_not_named_in_vain(command):
+    code, out, err = command.run("acceptance", *small(), "--runner", "docker")
+    assert (code, out) == (2, "")
+    assert "--publish" in err
+
+
 @pytest.mark.docker
 @pytest.mark.slow
 def test_a_container_measures_the_same(command):
