@@ -41,7 +41,7 @@ def write_dflash_gguf(
         vocabulary = prove_vocabulary(beside, target, source.path, source.form)
         with open_gguf(beside) as result:
             tensors = tuple(
-                _measured(source.tensors[each.name], result.tensors[each.name], each) for each in written.tensors
+                measured(source.tensors[each.name], result.tensors[each.name], each) for each in written.tensors
             )
         files = (File(out.name, beside.stat().st_size, sha256_file(beside)),)
     remarks = [f"{remark.where}: {remark.sentence}" for remark in written.remarks]
@@ -51,7 +51,7 @@ def write_dflash_gguf(
     return account
 
 
-def _measured(given: SourceTensor, found: SourceTensor, said: "Stored") -> TensorAccount:
+def measured(given: SourceTensor, found: SourceTensor, said: "Stored") -> TensorAccount:
     """Raises Refused dflash.codes_lost."""
     fidelity = Fidelity()
     first = 0
