@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 DEPARTS = 1
 PackageFolder = Annotated[
     Path,
-    typer.Argument(metavar="PACKAGE", exists=True, file_okay=False, help="A package, or an upstream checkpoint."),
+    typer.Argument(metavar="PACKAGE", exists=True, help="A package, an upstream checkpoint, or a GGUF draft."),
 ]
 Features = Annotated[
     Path,

@@ -29,7 +29,7 @@ _PLACES = {each.config: each.key for each in (*keys.REQUIRED, *keys.SECOND, *key
     "use_sliding_window": keys.SLIDING_PATTERN,
     "layer_types": keys.SLIDING_PATTERN,
     "rope_parameters.rope_type": keys.ROPE_TYPE,
-    "rope_scaling": keys.ROPE_TYPE,
+    **{each.config.replace("parameters", "scaling"): each.key for each in keys.ROPE_SCALING},
     "vocab_size": keys.TOKENS,
     "architectures": "general.architecture",
 }
@@ -186,7 +186,7 @@ def _visibility(fields: _Fields, content: dict[str, Any]) -> None:
     if window is None and pattern is None:
         return
     flags = isinstance(pattern, list) and all(type(each) is bool for each in pattern)
-    if type(window) is not int or not flags or len(pattern) != layers:
+    if type(window) is not int or not flags or len(pattern) != (layers or len(pattern)):
         fields.refuse(
             "gguf_window",
             keys.SLIDING_PATTERN if type(window) is int else keys.SLIDING_WINDOW,
@@ -220,7 +220,7 @@ def _rope(fields: _Fields, content: dict[str, Any]) -> None:
 
 def _ordinary(fields: _Fields, content: Mapping[str, Any]) -> None:
     """Keys that have to say the ordinary thing where they stand: nothing here computes anything else."""
-    head = content.get("head_dim")
+    head, vocabulary = content.get("head_dim"), content.get("vocab_size")
     half = head // 2 if isinstance(head, int) else None
     table: dict[str, tuple[tuple[Any, ...], str]] = {
         "sample_from_anchor": ((False,), "the anchor row predicts as well, so every draft moves by one row"),
@@ -229,12 +229,13 @@ def _ordinary(fields: _Fields, content: Mapping[str, Any]) -> None:
         "attention.value_length": ((head,), "values have another width than keys"),
         "rope.dimension_count": ((head,), "only a part of each head is rotated"),
         "rope.dimension_sections": (([half, 0, 0, 0], [0, 0, 0, 0]), "positions have several axes"),
-        "vocab_size": ((content.get("vocab_size"),), "it has another vocabulary than its token list"),
+        "vocab_size": ((vocabulary,), "it has another vocabulary than its token list"),
         "hidden_act": (("silu",), "its MLP is gated by another function than SiLU"),
     }
     for name, (ordinary, change) in table.items():
         value = fields.raw(keys.key(name))
-        if value is not None and value not in ordinary:
+        unknown = ordinary[0] is None or ordinary[0] == [None, 0, 0, 0]  # and what that depends on is a finding already
+        if value is not None and value not in ordinary and not unknown:
             fields.refuse(
                 "gguf_value_unsupported",
                 keys.key(name),
