@@ -99,6 +99,15 @@ def test_every_service_is_confined_and_nothing_leaves_loopback(folder: Path) -> 
     assert [port["host_ip"] for port in opened] == ["10.8.0.1"], "the check sees another address"
 
 
+def test_what_a_shell_has_for_the_tools_leaves_the_stack_alone(folder: Path) -> None:
+    setup(folder)
+    shell = {"PREFECT_API_URL": "http://127.0.0.1:9999/api", "DRAFTMILL_STORE": "./mill-store", "DRAFTMILL_WORK": "w"}
+    assert composed(folder, **shell) == composed(folder)
+    assert composed(folder, STACK_STORE="s3://other")["services"]["worker"]["environment"]["DRAFTMILL_STORE"] == (
+        "s3://other"
+    )
+
+
 def test_a_host_that_joins_runs_a_worker_alone(folder: Path) -> None:
     (folder / "secrets").mkdir()
     for name in ("prefect_auth", "store_credentials"):

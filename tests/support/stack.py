@@ -51,21 +51,17 @@ class Stack:
         return done
 
     def up(self) -> None:
-        """Starts it, as an operator does: once more where the first time did not end; or says how each part stands."""
-        said = ""
-        for _ in range(2):
-            try:
-                done = self.compose("up", "-d", "--wait", "--wait-timeout", "200", check=False, timeout=240)
-            except subprocess.TimeoutExpired as late:
-                said = f"not up within {late.timeout:g} s; {str(late.stderr)[-1000:]}"
-            else:
-                if done.returncode == 0:
-                    return
-                said = f"up ended with {done.returncode}; {done.stderr[-1000:]}"
-            states = (self.compose(*words, check=False).stdout for words in (("ps", "-a"), ("logs", "--tail", "30")))
-            said = "\n".join([said, *states])
-            print(said, file=sys.stderr)
-        raise AssertionError(said)
+        """Starts it, or says how each part of it stands and what it last said."""
+        try:
+            done = self.compose("up", "-d", "--wait", "--wait-timeout", "300", check=False)
+        except subprocess.TimeoutExpired as late:
+            ended, said = f"not up within {late.timeout:g} s", str(late.stderr)
+        else:
+            if done.returncode == 0:
+                return
+            ended, said = f"up ended with {done.returncode}", done.stderr
+        states = self.compose("ps", "-a", check=False).stdout + self.compose("logs", "--tail", "60", check=False).stdout
+        raise AssertionError(f"{ended}\n{said[-2000:]}\n{states}")
 
     def container(self, service: str) -> Container:
         label = f"com.docker.compose.service={service}"
