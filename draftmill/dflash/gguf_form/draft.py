@@ -41,7 +41,8 @@ def decoded(blocks: np.ndarray, kind: GGMLQuantizationType) -> np.ndarray:
 
 
 class GgufDraft:
-    """An opened GGUF draft. tensors: the mill's name -> its rows, mapped. Nothing is decoded at open."""
+    """An opened GGUF draft. tensors: the mill's name -> its rows, mapped, in the file's order. Nothing is decoded at
+    open."""
 
     def __init__(self, path: Path, config: DraftConfig, header: GGUFHeader, tensors: dict[str, GgufRows]) -> None:
         self.path = path
@@ -74,7 +75,7 @@ class GgufDraft:
                 else "No tensor of this draft has such a name; what it does is unknown. Convert the draft again.",
             )
         findings.raise_if_any()
-        rows = {each.name: GgufRows(path, header.tensors[name]) for name, each in wanted.items()}
+        rows = {wanted[name].name: GgufRows(path, tensor) for name, tensor in header.tensors.items()}
         return cls(path, config, header, rows)
 
     def raw(self, name: str) -> tuple[GGMLQuantizationType, np.ndarray]:

@@ -44,13 +44,6 @@ def causality_unstated(content: Content) -> Content:
     return content
 
 
-def window_by_layers(content: Content) -> Content:
-    """As z-lab writes mixed drafts: `use_sliding_window`, and layer_types saying where."""
-    for name in ("use_swa", "swa_window_size"):
-        del content["dflash_config"][name]
-    return content | {"use_sliding_window": True}
-
-
 def layers_alone(content: Content) -> Content:
     del content["dflash_config"]["use_swa"]
     return content
@@ -69,12 +62,13 @@ CASES = {
         {"dtype": "F32", "rope": Rope(5e5, "yarn", _YARN), "names": "model.{}".format} | _FULL,
         causality_unstated,
     ),
-    "generation 1, a full layer and a sliding one": Case(1, "llama", "bf16", _MIXED, window_by_layers),
-    "generation 2, bf16, scales and softcap": Case(
+    "generation 2, bf16, scales and softcap, a full layer and a sliding one": Case(
         2,
         "llama",
         "auto",
-        _TWO | {"output_multiplier": 0.19611613513818404, "final_logit_softcapping": 20.0, "input_embedding_scale": 16},
+        _TWO
+        | _MIXED
+        | {"output_multiplier": 0.19611613513818404, "final_logit_softcapping": 20.0, "input_embedding_scale": 16},
     ),
     "generation 2, float16 to f32, causal": Case(2, "llama", "f32", _TWO | {"dtype": "F16", "causal": True}),
 }
