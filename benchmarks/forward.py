@@ -54,7 +54,7 @@ class TorchDraft:
         self.torch = torch
         self.config = draft.config
         wanted = expected_tensors(draft.config, scalars=False)
-        self.weights = {each.name: torch.from_numpy(draft.weights.tensor(each.name)) for each in wanted}
+        self.weights = {each.name: torch.from_numpy(draft.weights.source.decode(each.name)) for each in wanted}
         half = torch.arange(0, self.config.head_dim, 2, dtype=torch.float64) / self.config.head_dim
         self.frequencies = self.config.rope.theta**-half
 
