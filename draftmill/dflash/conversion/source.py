@@ -34,13 +34,15 @@ class SourceTensor:
     """label: BF16, F16 or F32, or the codes that it is stored in (Q4_1, Q4_K, Q8_0).
 
     read(first, last): rows as float32, as the form's own arithmetic gives them. codes(encoding): the bytes of Q4NX
-    chunks that hold the source's codes, None where it has none of that kind.
+    chunks that hold the source's codes, None where it has none of that kind. release(): gives the memory back that
+    reading took, until the next.
     """
 
     expected: Expected
     label: str
     read: Callable[[int, int], np.ndarray]
     codes: Callable[[Encoding], np.ndarray | None] = lambda encoding: None
+    release: Callable[[], object] = lambda: None
 
     @property
     def name(self) -> str:
@@ -121,7 +123,13 @@ def _of_package(path: Path, package: Package) -> DraftSource:
         kind = located.encoding.kind if located.encoding else Kind(located.entry.dtype.lower())
         label = _LABELS.get(kind, kind.value.upper())
         read = partial(_package_rows, package, located)
-        tensors[expected.name] = SourceTensor(expected, label, read, partial(_package_chunks, package, located))
+        tensors[expected.name] = SourceTensor(
+            expected,
+            label,
+            read,
+            partial(_package_chunks, package, located),
+            partial(package.container.release, located.entry.name),
+        )
     files = (path / "config.json", package.container.path, *(p for p in [path / MANIFEST] if p.is_file()))
     return DraftSource(path, Form.Q4NX, package, package.config, tensors, files, package.inventory.variants)
 

@@ -80,7 +80,10 @@ def label_of(tensor: SourceTensor, form: Form) -> str:
 
 
 def pieces(tensor: SourceTensor) -> Iterator[np.ndarray]:
-    """The values in ranges of rows, contiguous float32. Raises Refused dflash.not_finite."""
+    """The values in ranges of rows, contiguous float32; all of them read, their memory is given back.
+
+    Raises Refused dflash.not_finite.
+    """
     step = max(ROWS, PIECE // max(1, prod(tensor.shape[1:])) // ROWS * ROWS)
     for first in range(0, tensor.shape[0], step):
         rows = np.ascontiguousarray(tensor[first : first + step], np.float32)
@@ -96,6 +99,7 @@ def pieces(tensor: SourceTensor) -> Iterator[np.ndarray]:
                 )
             )
         yield rows
+    tensor.release()
 
 
 def is_bf16(rows: np.ndarray) -> bool:
