@@ -15,6 +15,9 @@ from draftmill.gguf.half_precision import BYTES, cast, stored
 from draftmill.intake.findings import Findings
 from draftmill.outcome import InputOutput
 
+MASK_EMBEDDING = "mask_embedding.pt"
+"""What llama.cpp's converter reads beside the weights (conversion/qwen.py): a row in place of the target's."""
+
 
 class StoredRows:
     """A tensor of a safetensors file, read by ranges of rows as float32. kind: BF16, F16 or F32."""
@@ -49,7 +52,8 @@ class Checkpoint:
 
     @classmethod
     def open(cls, folder: Path, *, causal: bool | None = None) -> Self:
-        """Raises Refused with every finding: `read_config`, `read_checkpoint`, `match`, dflash.shape_unexpected."""
+        """Raises Refused with every finding: `read_config`, `read_checkpoint`, `match`, dflash.shape_unexpected,
+        mask_embedding."""
         config = read_config(folder, causal=causal)
         sources = {tensor.name: tensor for tensor in read_checkpoint(folder)}
         matched = match(config, sources, container=False)
@@ -66,6 +70,15 @@ class Checkpoint:
                     f"The {expected.role} has another shape than config.json gives it; one of them is of another "
                     "draft. Take both from the draft's repository.",
                 )
+        if (folder / MASK_EMBEDDING).exists():
+            findings.add(
+                "dflash.mask_embedding",
+                MASK_EMBEDDING,
+                "a file",
+                "absent",
+                "The draft brings a mask row of its own, and nothing here uses one: with the target's row it would be "
+                "another draft. Take a draft without it.",
+            )
         findings.raise_if_any()
         return cls(folder, config, matched, {own: StoredRows(sources[name]) for own, name in matched.found.items()})
 

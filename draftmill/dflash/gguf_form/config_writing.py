@@ -24,7 +24,7 @@ _CARRIED = {each.config.removeprefix("rope_parameters.") for each in keys.ROPE_S
 
 
 def check_writable(config: DraftConfig, where: str) -> tuple[Remark, ...]:
-    """What a GGUF of this config says and llama.cpp does not heed.
+    """What a GGUF of this config says and llama.cpp does not heed, and whether it loads it at all.
 
     Raises Refused with every finding: dflash.key_missing (the context's length), gguf_causal_full_layers,
     gguf_rope_scaling (a key of YaRN that a GGUF has no place for).
@@ -51,15 +51,26 @@ def check_writable(config: DraftConfig, where: str) -> tuple[Remark, ...]:
             "another form.",
         )
     findings.raise_if_any()
-    scaling = {key: value for key, value in _scaling(config).items() if key in keys.UNHEEDED}
-    return tuple(
+    remarks = [
         Remark(
             "dflash.gguf_key_unheeded",
             key,
             f"The file says {value:g}, as llama.cpp's converter would, but llama.cpp does not read {key} of a draft.",
         )
-        for key, value in scaling.items()
-    )
+        for key, value in _scaling(config).items()
+        if key in keys.UNHEEDED
+    ]
+    top_k = config.second.selector_top_k if config.second else 0
+    if config.hidden_size < top_k * (top_k + 1):
+        remarks.append(
+            Remark(
+                "dflash.gguf_not_loaded",
+                keys.key("selector_top_k"),
+                f"llama.cpp loads no draft whose hidden size ({config.hidden_size}) is below selector_top_k x "
+                f"(selector_top_k + 1) = {top_k * (top_k + 1)}.",
+            )
+        )
+    return tuple(remarks)
 
 
 def add_config(writer: "GGUFWriter", config: DraftConfig, file_type: int, *, mrope: bool) -> dict[str, float]:

@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 from gguf import GGMLQuantizationType
 from gguf.quants import dequantize
+from typer.testing import CliRunner
 
+from draftmill.cli.dflash import app
 from draftmill.dflash import names
 from draftmill.dflash.checkpoint import Checkpoint
 from draftmill.dflash.forward import Draft
@@ -18,6 +20,7 @@ from draftmill.intake.findings import Findings
 from draftmill.outcome import Refused
 from flows.demo.edited_gguf import Made, encode, values, write_edited
 from tests.dflash.gguf_form.small import SECOND_SIZES, write_draft
+from tests.support.mutants import mutate
 
 _T = GGMLQuantizationType
 
@@ -144,3 +147,37 @@ def test_another_shape_and_a_type_that_nobody_here_decodes_are_refused(drafts) -
         findings = Findings()
         _check(changed, "fc.weight", expected[names.FUSION], "d.gguf", findings)
         assert [each.code for each in findings.refusals] == [code]
+
+
+def test_the_command_line_runs_a_gguf_as_it_runs_a_package(drafts, tmp_path) -> None:
+    rng = np.random.default_rng(0)
+    given = {"features": rng.standard_normal((5, 768), np.float32), "block": rng.standard_normal((8, 256), np.float32)}
+    for name, array in given.items():
+        np.save(tmp_path / f"{name}.npy", array)
+    words = ["forward", str(drafts[1]), "--out", str(tmp_path / "h.npy")]
+    for name in given:
+        words += [f"--{name}", str(tmp_path / f"{name}.npy")]
+    assert CliRunner().invoke(app, words).exit_code == 0
+    with Draft.open(drafts[1]) as draft:
+        assert np.array_equal(np.load(tmp_path / "h.npy"), draft.forward(given["features"], given["block"]))
+    words[1] = str(tmp_path / "block.npy")
+    refused = CliRunner().invoke(app, [*words, "--json"])
+    assert refused.exit_code == 1
+    assert "gguf.not_gguf" in refused.output
+
+
+def test_damaged_drafts_are_refused_with_reasons_or_read(tmp_path) -> None:
+    sizes = {"hidden_size": 32, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 1}
+    sizes |= {"num_key_value_heads": 1, "head_dim": 32}
+    whole = write_draft(tmp_path / "draft", **sizes).read_bytes()
+    reach = read_header(tmp_path / "draft" / "draft.gguf").data_offset
+    refused = 0
+    for mutant in mutate(whole, 400, reach):
+        (tmp_path / "mutant.gguf").write_bytes(mutant)
+        try:
+            with GgufDraft.open(tmp_path / "mutant.gguf") as draft:
+                draft.decode(names.FUSION)
+        except Refused as error:
+            assert all(each.code and each.where and each.sentence for each in error.refusals)
+            refused += 1
+    assert refused > 200

@@ -12,6 +12,7 @@ from gguf.quants import dequantize
 from draftmill.dflash import names
 from draftmill.dflash.checkpoint import Checkpoint
 from draftmill.dflash.config_kinds import FULL, SLIDING
+from draftmill.dflash.geometry import Second
 from draftmill.dflash.gguf_form.draft import GgufDraft
 from draftmill.dflash.gguf_form.writing import write_gguf
 from draftmill.dflash.package import Package
@@ -273,6 +274,23 @@ def test_what_llama_cpp_does_not_heed_is_remarked_on(target, tmp_path) -> None:
     with Checkpoint.open(checkpoint) as source:
         made = write_gguf(source, target, tmp_path / "d.gguf")
     assert [each.where for each in made.remarks] == ["dflash.rope.scaling.yarn_attn_factor"]
+
+
+def test_a_selector_that_llama_cpp_does_not_load_is_remarked_on(target, tmp_path) -> None:
+    # 16 x 17 = 272 scores and ids of a row do not fit into 256 values; 15 x 16 = 240 do.
+    for top_k, wheres in ((16, ["dflash.selector_top_k"]), (15, [])):
+        checkpoint = write_checkpoint(tmp_path / str(top_k), 2, second=Second(2, 16, 32, top_k))
+        with Checkpoint.open(checkpoint) as source:
+            made = write_gguf(source, target, tmp_path / f"{top_k}.gguf")
+        assert [each.where for each in made.remarks] == wheres
+
+
+def test_a_mask_row_of_its_own_beside_the_weights_is_refused(tmp_path) -> None:
+    checkpoint = write_checkpoint(tmp_path / "checkpoint")
+    (checkpoint / "mask_embedding.pt").write_bytes(b"")
+    with pytest.raises(Refused) as refused:
+        Checkpoint.open(checkpoint)
+    assert [each.code for each in refused.value.refusals] == ["dflash.mask_embedding"]
 
 
 def test_a_real_that_no_float32_gives_again_is_named(target, tmp_path) -> None:
