@@ -3,10 +3,14 @@
 import shlex
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
+from draftmill.gguf.header import read_header
 from draftmill.measurement.servers.flags import Drafting, Help, Settings, command_line, read_help
+from draftmill.outcome import Refused
 
 CURRENT = "llama-server since June 2026 (and xllamacpp), whose flags the mill knows; name yours with --engine"
 _CHILD = "draftmill.measurement.servers.xllamacpp_server"
@@ -32,6 +36,8 @@ class Use:
 
 
 DEFAULT_USE = Use()
+BLOCK_DRAFTS = {"dflash": "draft-dflash"}
+"""general.architecture of a draft that no plain draft model is -> its --spec-type. It drafts a block at once."""
 
 
 def find_engine(path: Path | None, library_path: Sequence[Path] = ()) -> Engine:
@@ -51,8 +57,18 @@ def find_engine(path: Path | None, library_path: Sequence[Path] = ()) -> Engine:
 
 
 def serve_line(engine: Engine, draft: Path, use: Use = DEFAULT_USE, target: str = "TARGET.gguf") -> str:
-    """A line for a shell. Raises Refused where the engine cannot be told to draft with a model, with every reason."""
+    """A line for a shell. A block draft that was not measured drafts its whole block, the anchor's row left out.
+
+    Raises Refused where the engine cannot be told to draft with a model, with every reason.
+    """
+    fields: dict[str, Any] = {}
+    with suppress(Refused):  # whether it is a sound GGUF is not what is asked here
+        fields = dict(read_header(draft).fields)
     drafting = Drafting(draft, use.n_max, use.n_min, use.p_min)
+    if spec_type := BLOCK_DRAFTS.get(str(fields.get("general.architecture"))):
+        block = fields.get("dflash.block_size")
+        n_max = block - 1 if use == DEFAULT_USE and isinstance(block, int) and block > 1 else use.n_max
+        drafting = replace(drafting, spec_type=spec_type, n_max=n_max)
     flags = draft_flags(engine.help, drafting)
     return shlex.join([*engine.command, engine.help.first("--model", "-m") or "--model", target, *flags])
 

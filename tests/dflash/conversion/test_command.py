@@ -9,6 +9,7 @@ from typer.testing import CliRunner
 
 from draftmill.cli.dflash import app
 from draftmill.cli.main import Verbs
+from draftmill.measurement.servers.serve_line import Use, find_engine, serve_line
 from tests.dflash.conversion.forms import write_hf, write_target
 
 draftmill = typer.Typer(cls=Verbs)
@@ -42,6 +43,14 @@ def test_a_table_tells_what_became_of_the_tensors(made: Path, tmp_path: Path) ->
     assert ["7", "BF16", "BF16", "kept", "0.00e+00", "0.00e+00"] in lines
     assert "not every value is what it was" in out
     assert f"written {tmp_path / 'p'}" in out
+
+
+def test_what_was_pulled_is_served_by_blocks(made: Path, tmp_path: Path) -> None:
+    run(made / "hf", tmp_path / "d.gguf", "--to", "gguf", "--target", made / "target")
+    line = serve_line(find_engine(None), tmp_path / "d.gguf")
+    # A block of 8: the anchor's row drafts nothing.
+    assert "--spec-draft-n-max 7" in line and line.endswith("--spec-type draft-dflash")
+    assert "--spec-draft-n-max 3" in serve_line(find_engine(None), tmp_path / "d.gguf", Use(3))
 
 
 def test_json_is_the_whole_account(made: Path, tmp_path: Path) -> None:
