@@ -3,6 +3,7 @@
 Exit codes follow sysexits.h. A refusal is final and never retried; only `Temporary` is.
 """
 
+import json
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
@@ -25,7 +26,13 @@ class Refusal:
         return asdict(self)
 
     def __str__(self) -> str:
-        return f"{self.code} at {self.where}: {self.sentence} (measured {self.measured!r}, expected {self.expected!r})"
+        return f"{self.code} at {self.where}: {self.sentence} ({values(self.measured, self.expected)})"
+
+
+def values(measured: Any, expected: Any) -> str:
+    """Both as the JSON of a report has them."""
+    one, other = (json.dumps(value, ensure_ascii=False, default=repr) for value in (measured, expected))
+    return f"measured {one}, expected {other}"
 
 
 class MillError(Exception):

@@ -16,7 +16,7 @@ from draftmill.cli.telling import plain, printer
 from draftmill.gguf.mixes import MIXES
 from draftmill.hub.ref import parse_ref
 from draftmill.licences.terms import KNOWN, terms_of
-from draftmill.outcome import MillError, Refused
+from draftmill.outcome import MillError, Refused, values
 from flows.display import Display, progress_of, shown
 from flows.order import DEFAULT_HUB, DEFAULT_QUANTS, Ending, Order
 from flows.signing import SignKey, use_key
@@ -218,7 +218,7 @@ def show(ending: Ending) -> None:
         console.print(
             f"  [bold]{plain(refusal['code'])}[/bold] at {plain(refusal['where'])}: {plain(refusal['sentence'])}"
         )
-        console.print(f"    measured {plain(repr(refusal['measured']))}, expected {plain(repr(refusal['expected']))}")
+        console.print(f"    {plain(values(refusal['measured'], refusal['expected']))}")
     if not ending.manifest:
         return
     table = Table(box=None, pad_edge=False)

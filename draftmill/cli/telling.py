@@ -6,6 +6,7 @@ from typing import Any
 from rich.console import Console
 from rich.markup import escape
 
+from draftmill.outcome import values
 from draftmill.reports.visible import visible
 
 UNBOUND = 1 << 14
@@ -31,5 +32,4 @@ def tell(console: Console, what: str, refusal: Mapping[str, Any]) -> None:
         f"[red]{plain(what)}[/] [bold]{plain(refusal['code'])}[/] at {plain(refusal['where'])}", soft_wrap=True
     )
     console.print(f"  {plain(refusal['sentence'])}", soft_wrap=True)
-    measured, expected = plain(repr(refusal["measured"])), plain(repr(refusal["expected"]))
-    console.print(f"  measured {measured}, expected {expected}", soft_wrap=True)
+    console.print(f"  {plain(values(refusal['measured'], refusal['expected']))}", soft_wrap=True)

@@ -113,7 +113,8 @@ def test_neither_does_what_ends_the_command(tmp_path: Path, capfd: pytest.Captur
     main.report(Refused(Refusal(f"a.{HOSTILE}", HOSTILE, [HOSTILE], {HOSTILE: 1}, HOSTILE)))
     main.report(InputOutput(HOSTILE, code=HOSTILE))
     said = capfd.readouterr().err
-    assert said.count("\\u202egnp\\x1b[2Jy\\u2028") == 7
+    assert said.count("\\u202egnp\\x1b[2Jy\\u2028") == 5
+    assert said.count("\\u202egnp\\u001b[2Jy\\u2028") == 2, "values are told as JSON has them"
     assert hidden(said) == set()
 
 
@@ -261,7 +262,7 @@ def test_the_selftest_prints_its_matrix_and_ends_with_0() -> None:
     assert result.exit_code == 0
     assert "only it" in result.stdout
     assert "not only it" not in result.stdout
-    assert "controls for 61 checks" in result.stdout
+    assert "controls for 62 checks" in result.stdout
 
 
 def test_a_selftest_with_a_gap_ends_with_1(monkeypatch: pytest.MonkeyPatch) -> None:
