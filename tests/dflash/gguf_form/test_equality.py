@@ -11,16 +11,20 @@ import pytest
 
 from draftmill.dflash.checkpoint import Checkpoint
 from draftmill.dflash.config_kinds import FULL, SLIDING
+from draftmill.dflash.conversion.convert import convert
+from draftmill.dflash.conversion.form import Form
 from draftmill.dflash.geometry import Second
 from draftmill.dflash.gguf_form.draft import GgufDraft
 from draftmill.dflash.gguf_form.writing import write_gguf
+from draftmill.dflash.layout import Layout
 from draftmill.dflash.rope import Rope
 from draftmill.gguf.header import read_header
+from draftmill.q4nx.encodings import Kind
 from flows.demo.smollm2 import DONOR, build_hub
 from tests.dflash.gguf_form.small import write_checkpoint
 from tests.gguf.test_convert_equality import differences
 from tests.support.checkpoints import config
-from tests.support.dflash_packages import edit_config, real_draft
+from tests.support.dflash_packages import edit_config, real_draft, tiny
 from tests.support.inputs import smollm2_gguf
 from tests.support.stock import convert_with_stock
 
@@ -73,6 +77,13 @@ CASES = {
     "generation 2, float16 to f32, causal": Case(2, "llama", "f32", _TWO | {"dtype": "F16", "causal": True}),
 }
 REAL = "the real small draft"
+DECODED = {
+    "a package of generation 1, decoded to a checkpoint": Case(1, "llama", "f32"),
+    "a package of generation 2, decoded to a checkpoint": Case(
+        2, "llama", "f32", {"second": Second(2, 16, 32, 4), "output_multiplier": 0.25} | _MIXED
+    ),
+}
+"""Checkpoints that `draftmill dflash convert` makes: the stock converter takes them."""
 DEPARTING = {
     "the window of a config that states layer_types alone": Case(1, "llama", "auto", _MIXED, layers_alone),
     "a full layer beside use_swa": Case(1, "llama", "auto", _MIXED),
@@ -91,11 +102,16 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Path, Path
         "axes": write_target(root / "axes", root / "hub" / DONOR, rope_parameters=axes),
     }
     made, jobs, of = {}, [], {}
-    cases = CASES | DEPARTING | ({REAL: Case(1, "llama", "auto")} if real_draft() else {})
+    cases = CASES | DECODED | DEPARTING | ({REAL: Case(1, "llama", "auto")} if real_draft() else {})
     for number, (name, case) in enumerate(cases.items()):
         folder = root / f"draft-{number}"
         if name == REAL:
             shutil.copytree(real_draft(), folder)
+        elif name in DECODED:
+            package = root / f"package-{number}"
+            layout = Layout(codebooks=Kind.BF16)  # a rank of 32 would take 224 columns of padding
+            tiny(package, case.generation, vocab_size=SMOLLM2_ROWS, layout=layout, **case.changes)
+            convert(package, folder, Form.HF)
         else:
             write_checkpoint(folder, case.generation, vocab_size=SMOLLM2_ROWS, **case.changes)
         if case.edit:
@@ -121,7 +137,7 @@ def write_target(folder: Path, tokenizer: Path, **changes: Any) -> Path:
 
 
 @pytest.mark.stock
-@pytest.mark.parametrize("name", [*CASES, REAL])
+@pytest.mark.parametrize("name", [*CASES, *DECODED, REAL])
 def test_a_draft_is_what_the_stock_converter_writes_and_reads_as_it_was(made, name) -> None:
     if name not in made:
         pytest.skip("shared/data/smollm2-dflash is not here")
