@@ -54,7 +54,7 @@ class Target:
             )
 
     def add_vocabulary(self, writer: "GGUFWriter", config: DraftConfig) -> None:
-        """Writes the tokenizer's keys into `writer`, the mask's id last.
+        """Writes the tokenizer's keys into `writer`; the mask's id takes the place of the target's own, or is last.
 
         Raises Refused: what `draftmill.gguf.vocabulary_keys.add_vocabulary` raises.
         """
@@ -62,11 +62,13 @@ class Target:
             add_vocabulary(writer, self.path, self.architecture, config.vocab_size)
         else:
             for name, value in self.header.fields.items():
-                if name.startswith(_GROUP) and name != keys.MASK_TOKEN_ID:
+                if name.startswith(_GROUP):
                     kind, *inner = self.header.types[name]
                     writer.add_key_value(name, value, kind, inner[0] if inner else None)
-        writer.kv_data[0].pop(keys.MASK_TOKEN_ID, None)
-        writer.add_mask_token_id(config.mask_token_id)
+        if keys.MASK_TOKEN_ID in writer.kv_data[0]:
+            writer.kv_data[0][keys.MASK_TOKEN_ID].value = config.mask_token_id
+        else:
+            writer.add_mask_token_id(config.mask_token_id)
 
 
 def own_vocabulary(draft: GgufDraft) -> Target:

@@ -215,6 +215,19 @@ def test_a_targets_gguf_gives_the_same_vocabulary_as_its_folder(tmp_path) -> Non
     assert first["tokenizer.ggml.tokens"][257:] == ["<|begin|>", "<|end|>", *(f"[PAD{n}]" for n in range(259, 300))]
 
 
+def test_the_drafts_mask_stands_where_the_tokenizers_own_would(tmp_path) -> None:
+    target = write_target(tmp_path / "target")
+    change_json(target / "tokenizer_config.json", mask_token="<|begin|>")
+    with Checkpoint.open(write_checkpoint(tmp_path / "checkpoint")) as source:
+        first = write_gguf(source, target, tmp_path / "first.gguf").path
+    with GgufDraft.open(first) as draft:
+        again = write_gguf(draft, None, tmp_path / "again.gguf").path
+    for path in (first, again):
+        fields = read_header(path).fields
+        assert fields["tokenizer.ggml.mask_token_id"] == 4 != fields["tokenizer.ggml.bos_token_id"] == 257
+    assert list(standing(read_header(first))) == list(standing(read_header(again)))
+
+
 def refusal(source: Path, target: Path, out: Path, **how) -> list[tuple[str, str]]:
     with Checkpoint.open(source, causal=how.pop("causal", None)) as opened, pytest.raises(Refused) as refused:
         write_gguf(opened, target, out, **how)
