@@ -1,15 +1,18 @@
 """The reference forward on the Bolt draft's geometry (327 M weights), against memory's own limit and against torch.
 
 Two passes: 2 context rows and a block of 8, and 512 and 8; each as one call, and with the context cached beforehand.
-The floor is the bytes of the float32 weights that the pass reads, divided by the bandwidth of a copy measured in the
-same run (bytes copied a second). torch runs the same pass, written out below, on the same weights. Turns are taken in
-rotation and the best of each counts. `--weights packed` keeps the projections 4-bit in memory and prints its ratio too.
+The floor is the bytes of the float32 weights that the pass reads, divided by the bandwidth of a copy (bytes copied a
+second). torch runs the same pass, written out below, on the same weights and as many threads. Every turn measures the
+copy and each route one after the other, so that what else the machine does meets all of them: seconds are the best of
+the turns, ratios the median of each turn's own. `--weights packed` also keeps the projections 4-bit in memory and
+prints that route's ratio; `--products blas` takes numpy's products, as where numba is not installed.
 
-    python -m benchmarks.forward [--weights packed]        needs torch: pip install 'draftmill[target]'
+    python -m benchmarks.forward [--weights packed]        needs torch and numba: pip install 'draftmill[target,engine]'
 """
 
 import argparse
 import os
+import statistics
 import tempfile
 import time
 from collections.abc import Callable
@@ -21,9 +24,12 @@ import numpy as np
 from benchmarks.published_geometries import CONFIGS, make
 from draftmill.dflash import names
 from draftmill.dflash.forward import Draft
+from draftmill.dflash.forward.products import PackedWeights, Weights
 from draftmill.dflash.inventory import Role, expected_tensors
+from draftmill.dflash.package import Package
 
-TURNS = 5
+CORES = len(os.sched_getaffinity(0))
+TURNS = 9
 CONTEXTS = (2, 512)
 
 
@@ -33,16 +39,19 @@ def seconds(work: Callable[[], object]) -> float:
     return time.perf_counter() - start
 
 
-def copy_bandwidth() -> float:
-    """Bytes copied a second: 400 MB, far beyond a core's cache, by one thread a core as BLAS works."""
-    source = np.ones(100_000_000, np.float32)
-    target = np.empty_like(source)
-    cores = os.cpu_count() or 1
-    parts = list(zip(np.array_split(target, cores), np.array_split(source, cores), strict=True))
-    with ThreadPoolExecutor(cores) as pool:
-        return source.nbytes / min(
-            seconds(lambda: list(pool.map(lambda part: np.copyto(*part), parts))) for _ in range(TURNS)
-        )
+class Copy:
+    """400 MB, far beyond a core's cache, by one thread a core."""
+
+    BYTES = 400_000_000
+
+    def __init__(self) -> None:
+        source = np.ones(self.BYTES // 4, np.float32)
+        target = np.empty_like(source)
+        self._parts = list(zip(np.array_split(target, CORES), np.array_split(source, CORES), strict=True))
+        self._pool = ThreadPoolExecutor(CORES)
+
+    def __call__(self) -> None:
+        list(self._pool.map(lambda part: np.copyto(*part), self._parts))
 
 
 class TorchDraft:
@@ -51,6 +60,7 @@ class TorchDraft:
     def __init__(self, draft: Draft) -> None:
         import torch
 
+        torch.set_num_threads(CORES)
         self.torch = torch
         self.config = draft.config
         wanted = expected_tensors(draft.config, scalars=False)
@@ -127,42 +137,55 @@ def weight_bytes(draft: Draft, cached: bool) -> int:
     )
 
 
-def compare(folder: Path, packed: bool) -> None:
+def compare(folder: Path, packed: bool, compiled: bool) -> None:
     rng = np.random.default_rng(0)
-    draft = Draft.open(folder)
+    single = np.dtype(np.float32)
+    draft = Draft(Weights(Package.open(folder), single, compiled=compiled))
     config = draft.config
     block = rng.standard_normal((config.block_size, config.hidden_size), np.float32)
     other = TorchDraft(draft)
-    tight = Draft.open(folder, packed=True) if packed else None
-    bandwidth = copy_bandwidth()
+    tight = Draft(PackedWeights(Package.open(folder), single, compiled=compiled)) if packed else None
+    copy = Copy()
     print(
-        f"{weight_bytes(draft, False) / 1e9:.2f} GB of float32, copy {bandwidth / 1e9:.1f} GB/s, best of {TURNS} turns"
+        f"{weight_bytes(draft, False) / 1e9:.2f} GB of float32, {CORES} threads, {TURNS} turns, "
+        f"products by {'the compiled kernel' if compiled else 'BLAS'}, load {os.getloadavg()[0]:.1f}"
     )
     print(
-        "context  cached      floor  draftmill      torch   / floor   / torch"
+        "context  cached   copy GB/s     floor  draftmill      torch   / floor   / torch"
         + ("     packed   / f32" if tight else "")
     )
     for rows in CONTEXTS:
         features = rng.standard_normal((rows, config.taps * config.hidden_size), np.float32)
         for cached in (False, True):
-            arms = {"mill": mill_pass(draft, features, block, cached)}
+            arms: dict[str, Callable[[], object]] = {"copy": copy}
+            arms["mill"] = mill_pass(draft, features, block, cached)
+            arms["torch"] = other.timed(features, block, cached)
             if tight:
                 arms["packed"] = mill_pass(tight, features, block, cached)
-            arms["torch"] = other.timed(features, block, cached)
-            apart = np.abs(arms["mill"]() - np.asarray(arms["torch"]())).max()
+            apart = np.abs(np.asarray(arms["mill"]()) - np.asarray(arms["torch"]())).max()
             if apart > 1e-3:
                 raise SystemExit(f"the two passes differ by {apart}, so their times say nothing")
             taken: dict[str, list[float]] = {name: [] for name in arms}
             for _ in range(TURNS):
                 for name, arm in arms.items():
                     taken[name].append(seconds(arm))
-            floor = weight_bytes(draft, cached) / bandwidth
-            best = {name: min(times) for name, times in taken.items()}
-            line = f"{rows:7}  {'yes' if cached else 'no':>6}  {floor:7.3f} s  {best['mill']:7.3f} s"
-            line += f"  {best['torch']:7.3f} s   {best['mill'] / floor:7.2f}   {best['mill'] / best['torch']:7.2f}"
-            if tight:
-                line += f"  {best['packed']:7.3f} s   {best['packed'] / best['mill']:5.2f}"
-            print(line, flush=True)
+            print(line(rows, cached, taken, weight_bytes(draft, cached) / Copy.BYTES), flush=True)
+    print(f"load {os.getloadavg()[0]:.1f}")
+
+
+def line(rows: int, cached: bool, taken: dict[str, list[float]], copies: float) -> str:
+    """copies: the floor, in copies."""
+    best = {name: min(times) for name, times in taken.items()}
+    found = f"{rows:7}  {'yes' if cached else 'no':>6}  {Copy.BYTES / best['copy'] / 1e9:10.1f}"
+    found += f"  {copies * best['copy']:6.3f} s  {best['mill']:7.3f} s  {best['torch']:7.3f} s"
+    found += f"   {ratio(taken, 'mill', 'copy') / copies:7.2f}   {ratio(taken, 'mill', 'torch'):7.2f}"
+    if "packed" in taken:
+        found += f"  {best['packed']:7.3f} s   {ratio(taken, 'packed', 'mill'):5.2f}"
+    return found
+
+
+def ratio(taken: dict[str, list[float]], one: str, other: str) -> float:
+    return statistics.median(a / b for a, b in zip(taken[one], taken[other], strict=True))
 
 
 def mill_pass(draft: Draft, features: np.ndarray, block: np.ndarray, cached: bool) -> Callable[[], np.ndarray]:
@@ -176,11 +199,12 @@ def mill_pass(draft: Draft, features: np.ndarray, block: np.ndarray, cached: boo
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--weights", choices=["float32", "packed"], default="float32")
+    parser.add_argument("--products", choices=["compiled", "blas"], default="compiled")
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="draftmill-forward-") as place:
         folder = Path(place) / "bolt"
         make(folder, CONFIGS["bolt"])
-        compare(folder, asked.weights == "packed")
+        compare(folder, asked.weights == "packed", asked.products == "compiled")
 
 
 if __name__ == "__main__":
