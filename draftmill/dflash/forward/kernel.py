@@ -14,8 +14,8 @@ from typing import Any
 
 import numba
 import numpy as np
-from llvmlite import binding, ir
-from numba.core import cgutils, types
+from llvmlite import ir
+from numba.core import cgutils, codegen, config, types
 from numba.extending import intrinsic
 
 PANEL = 32
@@ -27,7 +27,8 @@ CHUNK_BYTES = (0, 5120, 4736)
 LINE = 64
 """Bytes of a cache line: a vector that begins elsewhere is read twice."""
 
-_WIDE = bool(binding.get_host_cpu_features().get("avx512f"))
+_FEATURES = codegen.get_host_cpu_features() if config.CPU_FEATURES is None else config.CPU_FEATURES  # type: ignore[attr-defined]
+_WIDE = "+avx512f" in _FEATURES.split(",")
 HEIGHT, _VECTOR_BYTES = (8, 128) if _WIDE else (4, 64)
 """Rows of a block: its sums take two registers a row, which is what a processor has room for. No bit depends on it."""
 _UNROLLED = 4

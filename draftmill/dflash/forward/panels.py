@@ -94,4 +94,6 @@ def _divided(count: int, work: Callable[[int, int], None]) -> None:
     others = [_helpers.submit(take) for _ in range(min(parts, THREADS) - 1)]
     take()
     for other in others:
-        other.result()
+        # One that never began is not waited for: its core is busy, or a fork has left the pool without its threads.
+        if not other.cancel():
+            other.result()
