@@ -1,6 +1,7 @@
 """A draft as a GGUF file with its target's vocabulary. What was written is read again and held against the source."""
 
 from collections.abc import Iterator
+from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -39,17 +40,30 @@ def write_dflash_gguf(
     """
     from draftmill.dflash.gguf_form.writing import write_gguf
 
+    out.parent.mkdir(parents=True, exist_ok=True)
+    work = sum(prod(tensor.shape) for tensor in source.tensors.values())
     with whole_file(out) as beside:
-        written = write_gguf(source.opened, target, beside, outtype=outtype, provenance=provenance, progress=progress)
+        written = write_gguf(
+            source.opened,
+            target,
+            beside,
+            outtype=outtype,
+            provenance=provenance,
+            progress=lambda what, done, total: progress(what, work * done // total, 2 * work),
+        )
         vocabulary = prove_vocabulary(beside, target, source.path, source.form)
+        tensors: list[TensorAccount] = []
         with open_gguf(beside) as result:
-            tensors = tuple(
-                measured(source.tensors[each.name], result.tensors[each.name], each) for each in written.tensors
-            )
+            done = work
+            for each in written.tensors:
+                given = source.tensors[each.name]
+                tensors.append(measured(given, result.tensors[each.name], each))
+                done += prod(given.shape)
+                progress("reading again", done, 2 * work)
         files = (File(out.name, beside.stat().st_size, sha256_file(beside)),)
     remarks = [f"{remark.where}: {remark.sentence}" for remark in written.remarks]
     remarks += [f"{key}: no float32 is {value!r}; the nearest is written" for key, value in written.rounded.items()]
-    account = complete(files, tensors, vocabulary, tuple(remarks))
+    account = complete(files, tuple(tensors), vocabulary, tuple(remarks))
     write_whole(account_path(out, Form.GGUF), account.as_bytes())
     return account
 
