@@ -164,6 +164,10 @@ def _evidence(evidence: Mapping[str, Any]) -> Iterator[str]:
         if not isinstance(content, dict):
             yield f"{path}: {content}"
             continue
+        if isinstance(totals := content.get("totals"), dict):  # of a conversion
+            exact = "every value is what it was" if content.get("exact") is True else "not every value is what it was"
+            yield f"{path}: {', '.join(f'{count} tensors {how}' for how, count in totals.items())}; {exact}"
+            continue
         checks = [check for check in content.get("checks", ()) if isinstance(check, dict)]
         failing = [str(check.get("check") or check.get("id")) for check in checks if not _passes(check)]
         said = content.get("verdict") or (
