@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from draftmill.dflash import config_keys as keys
 from draftmill.dflash.config_places import Places, Stated
-from draftmill.dflash.config_sizes import check_sizes
+from draftmill.dflash.config_sizes import check_sizes, mask_remarks
 from draftmill.dflash.geometry import Geometry, Second
 from draftmill.dflash.layer_ids import check_layer_ids, remarks_on, spread_evenly
 from draftmill.dflash.remark import Remark
@@ -179,6 +179,7 @@ def survey_config(content: Mapping[str, Any], *, where: str = "config.json", cau
     weight_file = stated_weight_file(places)
     check_unsupported(places, vendor, value("hidden_size"), value("vocab_size"), remarks)
     check_sizes(places, value)
+    remarks += mask_remarks(places, value("mask_token_id"))
     if ids := found["target_layer_ids"]:
         check_layer_ids(places, ids.places[0], ids.value, depth)
         if generation:

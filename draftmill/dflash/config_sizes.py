@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from draftmill.dflash.config_places import Places
+from draftmill.dflash.remark import Remark
 
 
 def check_sizes(places: Places, value: Callable[[str], Any]) -> None:
@@ -54,3 +55,14 @@ def check_sizes(places: Places, value: Callable[[str], Any]) -> None:
             f"at most vocab_size {vocab}",
             "The selector cannot look at more candidates than there are tokens; correct selector_top_k.",
         )
+
+
+def mask_remarks(places: Places, mask: int | None) -> list[Remark]:
+    """Trainers that are told no mask id take the pad id, which is often the end of the text (NeMo #2461).
+
+    It is no refusal: a draft that was trained so is right so. Code: dflash.mask_is_pad.
+    """
+    same = [name for name in ("pad_token_id", "eos_token_id") if mask is not None and places.raw(name) == mask]
+    sentence = "The mask id is this token's: tools that are told none take it in silence, and a draft that was trained "
+    sentence += "with another mask then drafts badly. Run the draft on its target (validate --run)."
+    return [Remark("dflash.mask_is_pad", name, sentence) for name in same]

@@ -1,8 +1,6 @@
 """A real small draft on its real target: the recorded rounds come out again, in the loop and through packing."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +12,7 @@ from draftmill.dflash.proposer import DFlashProposer, check_target
 from draftmill.q4nx.encodings import Kind
 from draftmill.speculation.greedy import decode
 from tests.support.dflash_packages import real_draft
-from tests.support.inputs import smollm2_gguf
+from tests.support.smollm2_target import smollm2_target
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
@@ -39,10 +37,7 @@ def recorded(real_smollm2_dflash: Path) -> list[dict]:
 
 @pytest.fixture(scope="module")
 def target(real_smollm2_dflash: Path, tmp_path_factory: pytest.TempPathFactory) -> TransformersTarget:
-    """SmolLM2-135M-Instruct as a Hugging Face folder, made of the GGUF that the tests have; checked by its digest."""
-    folder = tmp_path_factory.mktemp("smollm2")
-    script = real_smollm2_dflash / "smollm2_hf.py"
-    subprocess.run([sys.executable, script, smollm2_gguf(), folder], check=True, capture_output=True)
+    folder = smollm2_target(tmp_path_factory)
     with Draft.open(real_smollm2_dflash) as draft:
         target = TransformersTarget.open(folder, draft.config.target_layer_ids)
         check_target(draft.config, target, str(folder))
