@@ -4,6 +4,7 @@ The published definition is symmetric and exclusive: -w < D < w, D = query posit
 (dflash.md 3.4), so the rule is a parameter: each name says whose forward it reproduces.
 """
 
+from collections.abc import Callable
 from enum import StrEnum
 
 import numpy as np
@@ -44,19 +45,26 @@ def hidden_keys(
     return hidden | (distance < 0) if causal else hidden
 
 
-def attend(queries: np.ndarray, keys: np.ndarray, values: np.ndarray, hidden: np.ndarray) -> np.ndarray:
+def attend(
+    queries: np.ndarray,
+    keys: np.ndarray,
+    values: np.ndarray,
+    hidden: np.ndarray,
+    matmul: Callable[[np.ndarray, np.ndarray], np.ndarray] = np.matmul,
+) -> np.ndarray:
     """[B, query heads, d] over keys and values [kv heads, n, d] -> [B, query heads * d].
 
     Query head h reads key-value head h div (query heads / kv heads). hidden: bool [B, n], with a key left in each row.
+    matmul: as numpy's, of stacked matrices.
     """
     rows, heads, size = queries.shape
     groups = keys.shape[0]
     grouped = queries.transpose(1, 0, 2).reshape(groups, heads // groups * rows, size)
-    scores = grouped @ keys.transpose(0, 2, 1)
+    scores = matmul(grouped, keys.transpose(0, 2, 1))
     scores *= scores.dtype.type(size**-0.5)
     if hidden.any():
         scores.reshape(groups, heads // groups, rows, -1)[..., hidden] = -np.inf
     scores -= scores.max(axis=-1, keepdims=True)
     np.exp(scores, out=scores)
     scores /= scores.sum(axis=-1, keepdims=True)
-    return (scores @ values).reshape(heads, rows, size).transpose(1, 0, 2).reshape(rows, heads * size)
+    return matmul(scores, values).reshape(heads, rows, size).transpose(1, 0, 2).reshape(rows, heads * size)

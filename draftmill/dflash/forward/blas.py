@@ -23,6 +23,9 @@ _BAND = 1 << 20
 _CORES = os.cpu_count() or 1
 
 
+Product = Callable[[str, np.ndarray], np.ndarray]
+
+
 class Whole:
     """A matrix [N, K] in memory."""
 
@@ -66,7 +69,7 @@ class Bands:
 class RowExact:
     """Products in which a row's result does not depend on the rows beside it."""
 
-    def __init__(self, gemm: Callable[[str, np.ndarray], np.ndarray]) -> None:
+    def __init__(self, gemm: Product) -> None:
         self._gemm = gemm
         self._same: dict[str, bool] = {}
 
@@ -93,3 +96,23 @@ class RowExact:
             tall = self._gemm(name, rows)
             self._same[name] = bool(np.array_equal(tall[:HEIGHT], self._gemm(name, rows[:HEIGHT])))
         return self._same[name]
+
+
+def plain(values: np.ndarray) -> Whole:
+    """Of values [N, K]."""
+    return Whole(values)
+
+
+def packed(encoding: Encoding, data: np.ndarray, dtype: np.dtype) -> Bands:
+    """Of stored bytes, which are used where they lie."""
+    return Bands(encoding, data, dtype)
+
+
+def exact(product: Product) -> RowExact:
+    """See `RowExact`."""
+    return RowExact(product)
+
+
+def matmul(rows: np.ndarray, matrices: np.ndarray) -> np.ndarray:
+    """numpy's own."""
+    return rows @ matrices

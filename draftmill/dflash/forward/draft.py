@@ -207,7 +207,7 @@ class Draft:
         all_keys, all_values, all_positions = cache.with_block(layer, keys, values)
         window = self.config.sliding_window if self.config.layer_types[layer] == SLIDING else None
         hidden = hidden_keys(positions, all_positions, window, self.window_rule, self.config.causal)
-        mixed = attend(queries, all_keys, all_values, hidden)
+        mixed = attend(queries, all_keys, all_values, hidden, self.weights.matmul)
         keep(f"{at}.mixed", mixed)
         out = self._gemm(names.layer(layer, "self_attn.o_proj.weight"), mixed)
         out = kernels.after(out) if kernels else out

@@ -239,3 +239,36 @@ def multiply(store, kind, columns, blocks, out, first, last, group):  # type: ig
                 own = sums[panel, row // HEIGHT, row % HEIGHT]
                 for output in range(min(PANEL, outputs - begin)):
                     out[row, begin + output] = own[output % 2 * _HALF + output // 2]
+
+
+@_compiled
+def multiply_strided(rows, matrix, out):  # type: ignore[no-untyped-def]
+    """out [n, N] = rows [n, K] . matrix [K, N], of any strides; for one that is used once, and not kept in panels."""
+    count, columns = rows.shape
+    outputs = matrix.shape[1]
+    stretches, height = -(-columns // DEPTH), -(-count // HEIGHT)
+    blocks = np.empty((stretches, height, DEPTH, HEIGHT), out.dtype)
+    interleave(rows, blocks, 0, height)
+    sums = _aligned(height * HEIGHT * PANEL, out).reshape((height, HEIGHT, PANEL))
+    tile = _aligned(DEPTH * PANEL, out).reshape((DEPTH, PANEL))
+    for begin in range(0, outputs, PANEL):
+        width = min(PANEL, outputs - begin)
+        sums[:] = 0
+        for stretch in range(stretches):
+            start = stretch * DEPTH
+            depth = min(DEPTH, columns - start)
+            tile[:depth, width:] = 0
+            # Along what lies together: rows of keys are columns here, rows of values are not.
+            if matrix.strides[0] < matrix.strides[1]:
+                for output in range(width):
+                    for column in range(depth):
+                        tile[column, output] = matrix[start + column, begin + output]
+            else:
+                for column in range(depth):
+                    for output in range(width):
+                        tile[column, output] = matrix[start + column, begin + output]
+            for block in range(height):
+                _accumulate(sums[block], tile.ctypes.data, blocks[stretch, block].ctypes.data, depth)
+        for row in range(count):
+            for output in range(width):
+                out[row, begin + output] = sums[row // HEIGHT, row % HEIGHT, output]

@@ -17,9 +17,14 @@ _ROWS = 512
 """Rows multiplied at once: a stretch of them stays in a core's L2 cache."""
 _FEW, _GROUP = 32, 16
 """Few rows take their panels one after the other, as they lie in memory; more rows some side by side, see `kernel`."""
+_WORTH_SHARING = 1 << 20
+"""Products of two numbers, below which waking a thread would take longer."""
 _KINDS = {Kind.Q4_1: kernel.Q4_1, Kind.Q4_K: kernel.Q4_K}
 
 _helpers = ThreadPoolExecutor(max(1, THREADS - 1), thread_name_prefix="draftmill-product")
+
+
+Product = Callable[[str, np.ndarray], np.ndarray]
 
 
 class Panels:
@@ -80,6 +85,27 @@ def packed(encoding: Encoding, data: np.ndarray, dtype: np.dtype) -> Panels | No
         return None
     shape = encoding.rows, encoding.columns
     return Panels(data.reshape(encoding.tile_rows, -1), _KINDS[encoding.kind], shape, dtype)
+
+
+def exact(product: Product) -> Product:
+    """A product as it is: panels give a row the same bits whatever rows come with it."""
+    return product
+
+
+def matmul(rows: np.ndarray, matrices: np.ndarray) -> np.ndarray:
+    """rows [m, n, K] . matrices [m, K, N] -> [m, n, N], as numpy's but without BLAS, whose threads would go on
+    spinning on the cores that the next product needs."""
+    out = np.empty((*rows.shape[:2], matrices.shape[2]), rows.dtype)
+
+    def multiply(first: int, last: int) -> None:
+        for each in range(first, last):
+            kernel.multiply_strided(rows[each], matrices[each], out[each])
+
+    if rows.size * matrices.shape[2] < _WORTH_SHARING:
+        multiply(0, len(rows))
+    else:
+        _divided(len(rows), multiply)
+    return out
 
 
 def _divided(count: int, work: Callable[[int, int], None]) -> None:

@@ -43,27 +43,45 @@ class Source(Protocol):
 
 
 class Matrix(Protocol):
-    """One of `panels` or `blas`."""
-
     def times(self, rows: np.ndarray) -> np.ndarray: ...
+
+
+class Host(Protocol):
+    """Who multiplies: `panels` or `blas`.
+
+    packed: None for an encoding that only the other keeps packed. exact: `product`, with the same bits for a row whatever
+    rows come with it. matmul: as numpy's, of stacked matrices.
+    """
+
+    def plain(self, values: np.ndarray) -> Matrix: ...
+    def packed(self, encoding: Encoding, data: np.ndarray, dtype: np.dtype) -> Matrix | None: ...
+    def exact(self, product: Gemm) -> Gemm: ...
+    def matmul(self, rows: np.ndarray, matrices: np.ndarray) -> np.ndarray: ...
+
+
+def _host(compiled: bool) -> Host:
+    if compiled:
+        from draftmill.dflash.forward import panels
+
+        return panels
+    from draftmill.dflash.forward import blas
+
+    return blas
 
 
 class Weights:
     """A draft's tensors by the mill's names, each decoded when it is first asked for and kept.
 
-    compiled: by the kernel, or by BLAS; None: as can be had. `product` is for rows that come together; `exact` gives a
-    row the same bits whatever rows come with it.
+    compiled: by the kernel, or by BLAS; None: as can be had.
     """
 
     def __init__(self, source: Source, dtype: np.dtype, *, compiled: bool | None = None) -> None:
         self.source = source
         self.dtype = dtype
         self.compiled = find_spec("numba") is not None if compiled is None else compiled
-        self.exact: Gemm = self.product
-        if not self.compiled:
-            from draftmill.dflash.forward.blas import RowExact
-
-            self.exact = RowExact(self.product)
+        self._host = _host(self.compiled)
+        self.exact = self._host.exact(self.product)
+        self.matmul = self._host.matmul
         self._kept: dict[str, np.ndarray] = {}
         self._matrices: dict[str, Matrix] = {}
 
@@ -84,14 +102,7 @@ class Weights:
         return self._matrices[name].times(rows)
 
     def _matrix(self, name: str) -> Matrix:
-        values = self.source.decode(name).astype(self.dtype, copy=False)
-        if self.compiled:
-            from draftmill.dflash.forward import panels
-
-            return panels.plain(values)
-        from draftmill.dflash.forward import blas
-
-        return blas.Whole(values)
+        return self._host.plain(self.source.decode(name).astype(self.dtype, copy=False))
 
 
 class PackedWeights(Weights):
@@ -106,13 +117,5 @@ class PackedWeights(Weights):
         encoding = located.encoding
         if encoding is None or not encoding.packed:
             return super()._matrix(name)
-        return self._packed(encoding, self._package.container.bytes(located.entry.name)) or super()._matrix(name)
-
-    def _packed(self, encoding: Encoding, data: np.ndarray) -> Matrix | None:
-        if self.compiled:
-            from draftmill.dflash.forward import panels
-
-            return panels.packed(encoding, data, self.dtype)
-        from draftmill.dflash.forward import blas
-
-        return blas.Bands(encoding, data, self.dtype)
+        data = self._package.container.bytes(located.entry.name)
+        return self._host.packed(encoding, data, self.dtype) or super()._matrix(name)

@@ -62,6 +62,16 @@ def test_an_encoding_that_the_kernel_does_not_know_is_left_to_others():
     assert panels.packed(encoding, np.zeros(encoding.nbytes, np.uint8), np.dtype(np.float32)) is None
 
 
+@pytest.mark.parametrize(("inner", "outputs"), [(128, 520), (520, 128), (3, 2)])
+@pytest.mark.parametrize(("dtype", "near"), [(np.float32, 1e-4), (np.float64, 1e-12)])
+@pytest.mark.parametrize("turned", [True, False])
+def test_stacked_matrices_of_any_strides_are_multiplied_as_numpy_does(inner, outputs, dtype, near, turned):
+    rows = drawn(8, 33, inner, dtype=dtype)
+    held = drawn(8, outputs, inner + 5, seed=1, dtype=dtype)[:, :, 5:].transpose(0, 2, 1)
+    matrices = held if turned else np.ascontiguousarray(held)
+    assert np.abs(panels.matmul(rows, matrices) - np.matmul(rows, matrices)).max() < near
+
+
 def test_products_may_run_at_the_same_time():
     matrix, rows = panels.plain(drawn(320, 512)), [drawn(9, 512, seed=seed) for seed in range(12)]
     with ThreadPoolExecutor(4) as pool:
