@@ -1,5 +1,6 @@
 """From any form of a draft to any other."""
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -45,6 +46,7 @@ def convert(
     Raises Refused (`open_source`, and the writer of the form), BadConfiguration (dflash.output_exists), InputOutput,
     OSError.
     """
+    source = Path(os.path.abspath(source))  # '.' has no name, by which refusals and a GGUF call it
     if out.exists() or out.is_symlink():
         raise BadConfiguration(
             f"{out} is there already; name a place that is not, or remove it.", code="dflash.output_exists"

@@ -11,10 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from gguf import GGUFReader
 
+from draftmill.dflash.config import read_config
 from draftmill.dflash.conversion.form import Form, recognise
 from draftmill.dflash.gate import gate
 from draftmill.dflash.gate_result import Verdict
+from draftmill.dflash.rope import Rope
 from draftmill.outcome import BadConfiguration, Refused
 from draftmill.q4nx.encodings import Kind
 from tests.dflash.conversion.forms import (
@@ -120,6 +123,41 @@ def test_causality_that_is_not_stated_has_to_be_told_and_is_carried(made: Path, 
     to("gguf", tmp_path / "d", tmp_path / "d.gguf", target=target, causal=True)
     to("hf", tmp_path / "d.gguf", tmp_path / "back")
     assert json.loads((tmp_path / "back" / "config.json").read_text())["is_causal"] is True
+
+
+HELD_BY_NO_GGUF: list[tuple[dict[str, Any], str, str]] = [
+    (
+        {"num_hidden_layers": 2, "layer_types": ("full_attention", "sliding_attention"), "causal": True},
+        "dflash.gguf_causal_full_layers",
+        "is_causal",
+    ),
+    ({"max_position_embeddings": None}, "dflash.key_missing", "max_position_embeddings"),
+    (
+        {"rope": Rope(1e6, "yarn", {"factor": 4.0, "original_max_position_embeddings": 4096, "mscale": 1.0})},
+        "dflash.gguf_rope_scaling",
+        "rope_scaling.mscale",
+    ),
+]
+
+
+@pytest.mark.parametrize(("changes", "code", "key"), HELD_BY_NO_GGUF)
+def test_what_a_gguf_cannot_hold_is_refused_by_its_key_and_held_by_the_others(
+    changes: dict[str, Any], code: str, key: str, made: Path, tmp_path: Path
+) -> None:
+    source = write_hf(tmp_path / "hf", **changes)
+    assert refusals(lambda: to("gguf", source, tmp_path / "d.gguf", target=made / "target")) == [(code, f"hf:{key}")]
+    to("q4nx", source, tmp_path / "p", encoding=Kind.BLOCK_BF16)
+    to("hf", tmp_path / "p", tmp_path / "back")
+    assert read_config(tmp_path / "back") == read_config(source)
+    assert sorted(os.listdir(tmp_path)) == ["back", "hf", "p"]
+
+
+def test_a_draft_in_this_folder_has_the_folders_name(
+    made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(made / "hf")
+    to("gguf", Path("."), tmp_path / "d.gguf", target=Path("..") / "target")
+    assert GGUFReader(tmp_path / "d.gguf").fields["general.name"].contents() == "Hf"
 
 
 def test_floats_are_not_quantised_unasked(made: Path, tmp_path: Path) -> None:

@@ -5,7 +5,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from gguf import GGUFReader
 
+from draftmill.dflash.config import read_config
 from draftmill.dflash.conversion.account import How
 from draftmill.q4nx.encodings import Kind
 from tests.dflash.conversion.forms import (
@@ -24,10 +26,11 @@ from tests.q4nx import formulae
 from tests.support.dflash_packages import edit_container
 
 SECOND = {"output_multiplier": 0.25, "final_logit_softcapping": 20.0, "input_embedding_scale": 16.0}
+MIXED = {"num_hidden_layers": 2, "layer_types": ("full_attention", "sliding_attention"), "sliding_window": 9}
 DRAFTS: dict[str, tuple[int, dict[str, Any]]] = {
-    "generation 1": (1, {}),
+    "generation 1": (1, MIXED),
     "generation 1, rows padded": (1, PADDED),
-    "generation 2": (2, SECOND),
+    "generation 2": (2, SECOND | {"causal": True, "block_size": 5, "mask_token_id": 299}),
 }
 
 
@@ -43,6 +46,7 @@ def test_a_checkpoint_comes_back_from_a_gguf_byte_for_byte(name: str, tmp_path: 
     there = to("gguf", source, tmp_path / "d.gguf", target=target)
     back = to("hf", tmp_path / "d.gguf", tmp_path / "back")
     assert safetensors(tmp_path / "back") == safetensors(source)
+    assert read_config(tmp_path / "back") == read_config(source)
     assert there.worst is back.worst is None
     assert {each.how for each in back.tensors} == {How.KEPT}
     assert np.array_equal(output(tmp_path / "d.gguf"), output(source))
@@ -55,6 +59,7 @@ def test_a_checkpoint_comes_back_from_a_package_of_bfloat16_byte_for_byte(name: 
     there = to("q4nx", source, tmp_path / "p", encoding=Kind.BLOCK_BF16)
     to("hf", tmp_path / "p", tmp_path / "back")
     assert safetensors(tmp_path / "back") == safetensors(source)
+    assert read_config(tmp_path / "back") == read_config(source)
     assert {each.how for each in there.tensors} == {How.KEPT}
     # [N/32, K, 32]: element (n, k) at flat (n // 32) K 32 + k 32 + n mod 32.
     label, shape, data = container(tmp_path / "p")["model.layers.0.self_attn.k_proj.weight"]
@@ -155,3 +160,23 @@ def test_q4_k_becomes_q4_1_with_its_codes_where_that_is_asked(tmp_path: Path) ->
     of = {each.name: each for each in account.tensors}[name.removeprefix("model.")]
     assert of.how == How.CODES_KEPT
     assert 0 < (of.relative_rms or 0) < 0.01
+
+
+def test_half_floats_of_anybodys_gguf_are_rounded_and_its_codes_kept(tmp_path: Path, target: Path) -> None:
+    """An eleventh significant bit in every scale, as llama-quantize has them: a bfloat16 has eight."""
+    source = write_package(tmp_path / "p")
+    to("gguf", source, tmp_path / "d.gguf", target=target)
+    file = GGUFReader(tmp_path / "d.gguf", "r+")
+    (tensor,) = (each for each in file.tensors if each.name == "blk.0.attn_k.weight")
+    tensor.data.reshape(-1, 20)[:, 0] ^= 1
+    file.data.flush()
+    before = container(source)["model.layers.0.self_attn.k_proj.weight"][2]
+    account = to("q4nx", tmp_path / "d.gguf", tmp_path / "back")
+    # The nearest bfloat16 is the one that was there before.
+    assert container(tmp_path / "back")["model.layers.0.self_attn.k_proj.weight"][2] == before
+    of = {each.name: each for each in account.tensors}
+    changed = of.pop("layers.0.self_attn.k_proj.weight")
+    assert (changed.source, changed.target, changed.how) == ("Q4_1", "Q4_1", How.CODES_KEPT)
+    # Scales of weights of 0.02 stay below 2^-6, where a half float's last bit is at most 2^-17, times a code up to 15.
+    assert 0 < changed.largest <= 15 * 2**-17
+    assert {each.how for each in of.values()} == {How.KEPT}
