@@ -49,8 +49,8 @@ class Matrix(Protocol):
 class Host(Protocol):
     """Who multiplies: `panels` or `blas`.
 
-    packed: None for an encoding that only the other keeps packed. exact: `product`, with the same bits for a row whatever
-    rows come with it. matmul: as numpy's, of stacked matrices.
+    packed: None for an encoding that only the other keeps packed. exact: `product`, with the same bits for a row
+    whatever rows come with it. matmul: as numpy's, of stacked matrices.
     """
 
     def plain(self, values: np.ndarray) -> Matrix: ...
