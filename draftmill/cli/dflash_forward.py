@@ -83,9 +83,10 @@ def forward_command(
             assert steps is not None  # noqa: S101 - it was asked for
             _save_all(trace, steps)
         _save(out, rows)
+        remarks = _remarks(len(rows), draft.config.block_size)
     written = {"path": str(out), "shape": list(rows.shape), "dtype": rows.dtype.name, "sha256": sha256_file(out)}
     if as_json:
-        print_json({"outcome": "ok", "written": written, "trace": sorted(steps or {})})
+        print_json({"outcome": "ok", "written": written, "trace": sorted(steps or {}), "remarks": remarks})
         return
     norms = np.sqrt(np.mean(np.square(rows, dtype=np.float64), axis=1))
     typer.echo(
@@ -94,6 +95,8 @@ def forward_command(
     typer.echo(f"sha256 {written['sha256']}")
     if trace is not None:
         typer.echo(f"{trace}: {len(steps or {})} intermediates")
+    for remark in remarks:
+        typer.echo(f"remark: {remark}")
 
 
 def pick_command(
@@ -233,6 +236,12 @@ def _run(
         cache.extend(context[done : done + step])
         done += step
     return cache.forward_cached(rows), cache.trace
+
+
+def _remarks(rows: int, block_size: int) -> list[str]:
+    if rows == block_size:
+        return []
+    return [f"--block has {rows} rows and the draft works in blocks of {block_size}: each row sees all the others."]
 
 
 def _steps(given: str | None, rows: int) -> list[int]:

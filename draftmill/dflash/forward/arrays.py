@@ -49,6 +49,12 @@ def _loaded(path: Path, what: str) -> np.ndarray:
             "array_unreadable", what, str(error)[:200], "what numpy.save writes",
             f"{path} is not a whole .npy file without objects; write it anew with numpy.save.",
         ) from error  # fmt: skip
+    if isinstance(array, np.memmap) and (beyond := path.stat().st_size - array.offset - array.nbytes):
+        raise _refused(
+            "array_unreadable", what, f"{beyond} bytes behind the array", "what numpy.save writes",
+            f"{path} goes on where its array ends, so it is two files in one or its header is another's; write it anew "
+            "with numpy.save.",
+        )  # fmt: skip
     if not isinstance(array, np.ndarray):
         raise _refused(
             "array_unreadable", what, "an archive of arrays", "what numpy.save writes",

@@ -67,6 +67,15 @@ def test_steps_traces_and_a_dump_agree(given, tmp_path):
     assert run("compare", *arguments(given, against=tmp_path / "t", dtype="float64", tolerance=0))[0] == 1
 
 
+def test_a_block_of_another_size_is_computed_with_a_remark(given, tmp_path):
+    short = tmp_path / "short.npy"
+    np.save(short, np.load(given / "b.npy")[:3])
+    code, out, _ = run("forward", *arguments(given, block=short, out=tmp_path / "h.npy"))
+    assert code == 0 and "remark: --block has 3 rows and the draft works in blocks of 8" in out
+    assert json.loads(run("forward", *arguments(given, block=short, out=tmp_path / "h.npy"), "--json")[1])["remarks"]
+    assert "remark" not in run("forward", *arguments(given, out=tmp_path / "h.npy"))[1]
+
+
 def test_a_dump_with_one_wrong_row_names_it(given, tmp_path):
     assert run("forward", *arguments(given, out=tmp_path / "h.npy", trace=tmp_path / "t"))[0] == 0
     rows = np.load(tmp_path / "t" / "layers.1.mlp.gated.npy")
@@ -106,6 +115,7 @@ def test_picked_ids_are_the_walk(given, tmp_path):
         (lambda path: path.unlink(), "dflash.array_missing"),
         (lambda path: path.write_bytes(b"\x93NUMPY nonsense"), "dflash.array_unreadable"),
         (lambda path: path.write_bytes(path.read_bytes()[:-1]), "dflash.array_unreadable"),
+        (lambda path: path.write_bytes(path.read_bytes() + b"\0"), "dflash.array_unreadable"),
         (lambda path: np.savez(path.open("wb"), a=np.zeros(3)), "dflash.array_unreadable"),
         (lambda path: np.save(path, np.array([{}], object), allow_pickle=True), "dflash.array_unreadable"),
         (lambda path: np.save(path, np.zeros((11, 768), np.int32)), "dflash.array_dtype"),
@@ -113,7 +123,7 @@ def test_picked_ids_are_the_walk(given, tmp_path):
         (lambda path: np.save(path, np.zeros((0, 768), np.float32)), "dflash.array_shape"),
         (lambda path: np.save(path, np.full((11, 768), np.nan)), "dflash.array_not_finite"),
     ],
-    ids=["absent", "nonsense", "cut", "npz", "objects", "integers", "width", "no rows", "nan"],
+    ids=["absent", "nonsense", "cut", "two in one", "npz", "objects", "integers", "width", "no rows", "nan"],
 )
 def test_a_bad_array_is_refused_by_name_and_nothing_is_written(given, tmp_path, spoil, code):
     features = tmp_path / "f.npy"
