@@ -135,10 +135,15 @@ def finish(record: Any, as_json: bool) -> int:
 
 
 def ready(place: Path) -> None:
-    """Before the work, which takes minutes. Raises BadParameter where nothing can be written."""
+    """Before the work, which takes minutes. Raises BadParameter where nothing can be written.
+
+    The folder itself is made when there is a report: work that is refused or stopped leaves no empty one behind.
+    """
     try:
-        place.mkdir(parents=True, exist_ok=True)
-        if not os.access(place, os.W_OK):
+        standing = next(each for each in (place, *place.absolute().parents) if each.exists() or each.is_symlink())
+        if not standing.is_dir():
+            raise NotADirectoryError(20, "Not a directory")
+        if not os.access(standing, os.W_OK):
             raise PermissionError(13, "Permission denied")
     except OSError as error:
         raise typer.BadParameter(
@@ -156,8 +161,8 @@ def write_into(place: Path, record: Any) -> None:
 
 @contextmanager
 def report_written(place: Path) -> Iterator[None]:
-    ready(place)
     try:
+        place.mkdir(parents=True, exist_ok=True)
         yield
     except OSError as error:
         raise InputOutput(
