@@ -16,6 +16,7 @@ from draftmill.dflash.inventory import Expected, Variant, expected_tensors
 from draftmill.dflash.package import MANIFEST, Package
 from draftmill.dflash.storage import Located
 from draftmill.gguf.checkpoint import weight_files
+from draftmill.intake.weights import INDEX
 from draftmill.q4nx.conversion import q4_k_to_q4_1
 from draftmill.q4nx.encodings import CHUNK_BYTES, Encoding, Kind
 from draftmill.q4nx.matrix import decode
@@ -112,7 +113,7 @@ def _of_checkpoint(path: Path, checkpoint: Checkpoint) -> DraftSource:
         stored = checkpoint.tensors[expected.name]
         read = partial(lambda stored, first, last: stored[first:last], stored)
         tensors[expected.name] = SourceTensor(expected, stored.kind, read)
-    files = (path / "config.json", *weight_files(path))
+    files = (path / "config.json", *(p for p in [path / INDEX] if p.is_file()), *weight_files(path))
     return DraftSource(path, Form.HF, checkpoint, checkpoint.config, tensors, files, checkpoint.variants)
 
 
