@@ -37,7 +37,7 @@ AROUND = (4, 5, 6, 13, 14, 15, 23, 24, 25)
 """Every tapped layer with its neighbours."""
 PAD, MASK, END_OF_TEXT = 2, 16, 0
 BUDGET = 40
-PROMPTS = (5,)
+PROMPTS = (6,)
 
 
 @dataclass(frozen=True)
@@ -224,9 +224,11 @@ def test_a_rotation_of_a_part_of_each_head_costs_acceptance(bench, right):
     assert per_round(bench.accepted(change=partly)) < right
 
 
-def test_another_special_token_as_the_mask_costs_acceptance(bench, right):
+@pytest.mark.parametrize("mask", [PAD, END_OF_TEXT])
+def test_the_pad_id_or_another_special_token_as_the_mask_costs_acceptance(bench, right, mask):
+    """The pad id costs little here (its row is near the mask's: 1.81 against 1.85 a round over all prompts)."""
     assert bench.config.mask_token_id == MASK
-    assert per_round(bench.accepted(mask_token_id=END_OF_TEXT)) < right
+    assert per_round(bench.accepted(mask_token_id=mask)) < right
 
 
 def test_a_block_of_16_offers_more_and_a_smaller_share_is_accepted(bench, right):
