@@ -179,7 +179,7 @@ def jobs_of(order: Order) -> Iterable[tuple[str, dict[str, str]]]:
     )
 
 
-def ensure_images(jobs: Iterable[tuple[str, dict[str, str]]], display: Display) -> None:
+def ensure_images(jobs: Iterable[tuple[str, dict[str, Any]]], display: Display) -> None:
     """Builds the images that jobs of these names and parameters run in, where they are missing or of another source."""
     from flows.images import build_images, image_for
     from flows.runners.docker_engine import connect

@@ -15,7 +15,7 @@ def measure_pair(
 
     if runner == "docker":
         with shown(False) as display:
-            ensure_images([(f"measure_{request['what']}", {})], display)
+            ensure_images([(f"measure_{request['what']}", {"request": request})], display)
     with prefect_server(work):
         from flows.measure_pair import MeasureOrder
         from flows.measure_pair import measure_pair as flow

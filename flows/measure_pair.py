@@ -93,7 +93,7 @@ def _measure(order: MeasureOrder) -> Measurement:
         Step("preflight", f"preflight {device.name}", subject, {"device": profile}, limits=PREFLIGHT, cached=False),
     )
     staged = order.work / "measured" / request.run
-    inputs = {slot: Input(_staged(path, staged / slot), None) for slot, path in _files(order)}
+    inputs = {slot: Input(stage(path, staged / slot), None) for slot, path in _files(order)}
     try:
         step = Step(
             f"measure_{request.what}",
@@ -159,10 +159,13 @@ def _name(path: Path) -> str:
     return path.resolve().name if path.is_dir() else path.name
 
 
-def _staged(path: Path, folder: Path) -> Path:
-    """A folder with this file or folder alone: what lies beside it is not the job's business. Links where possible."""
+def stage(path: Path, folder: Path, name: str = "") -> Path:
+    """A folder with this file or folder alone: what lies beside it is not the job's business. Links where possible.
+
+    name: what it is called there, its own name unless given.
+    """
     folder.mkdir(parents=True)
-    place = folder / _name(path)
+    place = folder / (name or _name(path))
     if path.is_dir():
         place.mkdir()
         for each in path.iterdir():

@@ -18,7 +18,8 @@ class Order(BaseModel):
     too. hub: address of a hub, or file:///folder of a mirror. name: publish under owner/name instead of the source's.
     licence, licence_statement, licence_files: for a repository that does not say, or does not carry, what it should.
     licence_texts: licence's id -> files that hold its text, taken where its terms bind. derived_from, trained_for:
-    models whose licences it inherits, beside those that its card names; upstream: what a package was made of.
+    models whose licences it inherits, beside those that its card names; upstream: what a package was made of. run,
+    run_target: a MeasurementRequest as JSON, and the Hugging Face folder on which a package is run after its gate.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -45,6 +46,8 @@ class Order(BaseModel):
     stock_converter: Path | None = None
     stock_python: Path | None = None
     llama_quantize: str | None = None
+    run: dict[str, Any] | None = None
+    run_target: Path | None = None
 
 
 class Ending(BaseModel):

@@ -14,6 +14,7 @@ from flows.stock_tools import StockTools
 CONVERSION = ("download", "intake", "tokenizer", "convert", "quantize", "check")
 GATE = ("download", "gate")
 DRAFT = (*GATE, "intake", "dflash_convert")
+RUN = ("measure_acceptance",)
 """The jobs of each."""
 
 _FIELDS = {"base", "quants", "converter", "quantizer"}
@@ -58,10 +59,15 @@ def gate_recipe(
 ) -> Recipe:
     """left_aside: names of the files that the gate is not given. donor: (repository, commit) of the target whose
     vocabulary the package's GGUF carries; without one none is made."""
-    gate = {"title": entry, "left_aside": list(left_aside)}
+    gate: dict[str, Any] = {"title": entry, "left_aside": list(left_aside)}
+    jobs: tuple[str, ...] = ()
+    if order.run is not None:
+        from flows.package_run import asked_of_run
+
+        gate["run"], jobs = asked_of_run(order), RUN
     if donor is None:
-        return Recipe(commit, gate, GATE)
-    return Recipe(commit, {**gate, **_licences_asked_for(order), "donor": donor[0]}, DRAFT, donor[1])
+        return Recipe(commit, gate, (*GATE, *jobs))
+    return Recipe(commit, {**gate, **_licences_asked_for(order), "donor": donor[0]}, (*DRAFT, *jobs), donor[1])
 
 
 def ancestors_named(order: Order) -> dict[str, Any]:

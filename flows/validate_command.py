@@ -10,16 +10,29 @@ from flows.signing import use_key
 
 
 def validate_package(
-    ref: str, *, hub: str, store: str, work: Path, runner: str, sign_key: Path | None = None
+    ref: str,
+    *,
+    hub: str,
+    store: str,
+    work: Path,
+    runner: str,
+    sign_key: Path | None = None,
+    run: dict[str, Any] | None = None,
+    target: Path | None = None,
 ) -> dict[str, Any]:
-    """{"gate": the content of gate.json, "published": path -> place}. Raises MillError when something broke."""
+    """{"gate": the content of gate.json, "published": path -> place}. run, target: a MeasurementRequest as JSON and the
+    folder of the target on which the package is run. Raises MillError when something broke."""
     from flows.prefect_server import prefect_server
 
     use_key(sign_key)
-    order = Order.model_validate({"ref": ref, "hub": hub, "store": store, "work": work, "runner": runner})
+    order = Order.model_validate(
+        {"ref": ref, "hub": hub, "store": store, "work": work, "runner": runner, "run": run, "run_target": target}
+    )
     if order.runner == "docker":
         with shown(False) as display:
-            ensure_images([("gate", {})], display)
+            jobs: list[tuple[str, dict[str, Any]]] = [("gate", {})]
+            jobs += [("measure_acceptance", {"request": run})] if run else []
+            ensure_images(jobs, display)
     with prefect_server(order.work):
         from flows.validate_package import validate_package as flow
 

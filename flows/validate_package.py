@@ -1,6 +1,7 @@
 """The flow `validate_package`: one draft package through the gate, and the report into the store.
 
-resolve -> download -> gate -> publish (gate.json, report.html, the licence files; none of the package's weights)
+resolve -> download -> gate -> (run on a target) -> publish (gate.json, report.html, the licence files; none of the
+package's weights)
 
 Where the order names the target (`tokenizer_from`), an accepted package is converted and its GGUF published as well.
 A refused package's report is published like a passing one's; where there is no verdict nothing is.
@@ -19,7 +20,7 @@ from prefect.states import Completed, State
 from pydantic import BaseModel, ConfigDict
 
 from draftmill.licences.terms import is_agreement, is_carried, terms_of
-from draftmill.reports.gate_files import JSON, PAGE, write_gate
+from draftmill.reports.gate_files import JSON, write_gate
 from draftmill.store.interface import Store
 from draftmill.store.manifest import Licence, Manifest, Role, Source, Tool
 from draftmill.store.opening import open_store
@@ -33,6 +34,7 @@ from flows.convert_model import index, publish, run_job
 from flows.lineage import trace_lineage
 from flows.order import Order
 from flows.package_conversion import Converted, convert_package
+from flows.package_run import run_package
 from flows.publication import Publication, entry_name, results_of, source_of, tools_of
 from flows.recipe import Recipe, ancestors_named, gate_recipe
 from flows.runners.choice import make_runner
@@ -122,19 +124,27 @@ def _validate(order: Order, chain: Chain, steps: Steps) -> Validation:
             return Validation(kind="no verdict", ref=order.ref, gate=result.facts["gate"])
         if result.outcome != "refused":
             raise
+    gate, ran = result.facts["gate"], None
+    if order.run is not None:
+        gate, ran = run_package(order, entry, gate, package)
+        if gate["verdict"] == "no verdict":
+            return Validation(kind="no verdict", ref=order.ref, gate=gate)
     converted: Converted | str | None = None
     if donor and result.outcome == "ok":
         converted = convert_package(order, entry, listing, donor, package, recipe, steps, do)
     with tempfile.TemporaryDirectory(prefix="draftmill-report-") as place:
-        write_gate(Path(place), result.facts["gate"], entry)
+        write_gate(Path(place), gate, entry)
         keys = {done.title: done.key for done in chain.done if done.key} | {step.title: chain.key(step).digest}
         results = results_of(chain.done)
-        files = {name: Path(place) / name for name in (JSON, PAGE)}
+        files = {path.name: path for path in sorted(Path(place).iterdir())}
+        report = frozenset(files)
         files |= {path: package.finished.out / path for path in _carried(listing)}
         if isinstance(converted, Converted):
             files |= converted.terms.files
             files |= {file.path: converted.done.finished.out / file.path for file in converted.files}
-        manifest = _manifest(order, entry, recipe, source_of(listing, package, order.hub), listing, files, result)
+        source = source_of(listing, package, order.hub)
+        of_jobs = tuple(each for each in (result, ran) if each)
+        manifest = _manifest(order, entry, recipe, source, listing, files, report, of_jobs, gate["sentence"])
         manifest = manifest.model_copy(update={"job_keys": keys, "job_results": results})
         return _ended(order, store, publish(store, Publication(_with(manifest, converted), files)))
 
@@ -150,25 +160,28 @@ def _manifest(
     source: Source,
     listing: Listing,
     files: dict[str, Path],
-    result: Result,
+    report: frozenset[str],
+    of_jobs: tuple[Result, ...],
+    sentence: str,
 ) -> Manifest:
-    """Of the report alone."""
+    """Of the report alone, whose files `report` names."""
     known = terms_of(listing["licence"])
     text = next((path for path in sorted(_carried(listing)) if is_agreement(path)), None)
-    roles: dict[str, Role] = {JSON: "evidence", PAGE: "evidence"}
+    roles: dict[str, Role] = dict.fromkeys(report, "evidence")
+    tools = [Tool(name=tool.name, version=tool.version, digest=tool.digest) for each in of_jobs for tool in each.tools]
     return Manifest(
         kind="package",
         entry=entry,
         recipe=recipe.digest,
         source=source,
         files=tuple(describe(path, name, roles.get(name, "licence")) for name, path in files.items()),
-        tools=tuple(Tool(name=tool.name, version=tool.version, digest=tool.digest) for tool in result.tools),
+        tools=tuple(dict.fromkeys(tools)),
         parameters=recipe.parameters | ancestors_named(order),
         job_keys={},
         licence=Licence(id=known.id if known else listing["licence"], text=text, statement=STATEMENT),
         lineage=trace_lineage(order, listing, None, None, None),
         notices=(known.display,) if known and known.display else (),
-        can=(f"Says of the package: {result.facts['sentence']}.",),
+        can=(f"Says of the package: {sentence}.",),
         cannot=("Holds no weights: take the package from its source, at the commit that is named here.",),
         created=datetime.now(UTC),
     )

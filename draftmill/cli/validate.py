@@ -101,7 +101,8 @@ def validate(
             _ready_report_folder(report, package)
         asked = asked_run(prompts, quick, max_new, dtype, torch_device) if target else None
         if publish:
-            value = _published(package, hub, store, work.absolute(), runner, sign_key)
+            told = {"run": asked.model_dump(mode="json"), "target": target.absolute()} if asked and target else {}
+            value = _published(package, hub, store, work.absolute(), runner, sign_key, told)
         else:
             place, left_aside = _placed(package, hub, work)
             found = _gated(place, left_aside)
@@ -162,8 +163,10 @@ def _token() -> str | None:
     return Path(place).read_text().strip() if place else os.environ.get("HF_TOKEN", "").strip() or None
 
 
-def _published(package: str, hub: str, store: str, work: Path, runner: str, sign_key: Path | None) -> dict[str, Any]:
-    """{"gate": ..., "published": name -> place}"""
+def _published(
+    package: str, hub: str, store: str, work: Path, runner: str, sign_key: Path | None, told: dict[str, Any]
+) -> dict[str, Any]:
+    """{"gate": ..., "published": name -> place}. told: of the run, where one is asked for."""
     from draftmill.dflash.gate_files import is_folder
 
     found = list(entry_points(group=PIPELINE, name="validate_package"))
@@ -175,7 +178,7 @@ def _published(package: str, hub: str, store: str, work: Path, runner: str, sign
             code="cli.pipeline",
         ) from None
     ref = str(Path(package).resolve()) if is_folder(Path(package)) else package
-    value: dict[str, Any] = run(ref, hub=hub, store=store, work=work, runner=runner, sign_key=sign_key)
+    value: dict[str, Any] = run(ref, hub=hub, store=store, work=work, runner=runner, sign_key=sign_key, **told)
     return value
 
 
