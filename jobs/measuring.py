@@ -7,6 +7,7 @@ device. Outputs: report.json, report.md, report.html. Facts: word and sentence o
 
 import json
 from importlib.metadata import version
+from importlib.util import find_spec
 
 from pydantic import ValidationError
 
@@ -26,6 +27,8 @@ def measure(job: Job, what: str) -> None:
     request = _request(job, what)
     job.tool("draftmill", draftmill.__version__)
     job.tool("numpy", version("numpy"))
+    if request.loop and find_spec("numba"):  # without it BLAS multiplies: the last bits depend on which
+        job.tool("numba", version("numba"))
     target, draft = (job.input(slot) / str(job.parameters[f"{slot}_file"]) for slot in ("target", "draft"))
     wait_s = float(job.parameters.get("wait_s", 0))
     with device_lock(request.device, run=request.run, wait_s=wait_s, progress=job.progress):
