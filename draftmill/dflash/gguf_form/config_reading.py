@@ -143,7 +143,7 @@ def read_gguf_config(header: GGUFHeader, where: str, *, causal: bool | None = No
 
 CAUSAL_FULL_LAYERS = (
     "A GGUF has one causality for the whole draft, and llama.cpp makes full layers causal with it, which no DFlash "
-    "draft's full layers are; this draft has both kinds of layers, so its GGUF would be another draft."
+    "draft's full layers are; this draft has such layers, so that its GGUF would be another draft."
 )
 
 

@@ -39,7 +39,7 @@ def check_writable(config: DraftConfig, where: str) -> tuple[Remark, ...]:
             "A GGUF states the length of the context, llama.cpp does not load it otherwise, and this draft does not. "
             "State max_position_embeddings in its config.json.",
         )
-    if config.causal and FULL in config.layer_types and SLIDING in config.layer_types:
+    if config.causal and FULL in config.layer_types:
         findings.add("dflash.gguf_causal_full_layers", f"{where}:is_causal", True, False, CAUSAL_FULL_LAYERS)
     for name in sorted(config.rope.scaling.keys() - _CARRIED):
         findings.add(

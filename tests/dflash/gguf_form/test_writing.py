@@ -269,6 +269,7 @@ def test_a_draft_is_no_target(tmp_path) -> None:
     [
         ({"max_position_embeddings": None}, "key_missing", "max_position_embeddings"),
         ({"causal": True, "layer_types": (FULL, SLIDING)}, "gguf_causal_full_layers", "is_causal"),
+        ({"causal": True, "layer_types": (FULL, FULL), "sliding_window": None}, "gguf_causal_full_layers", "is_causal"),
         (
             {"rope": Rope(1e6, "yarn", {"factor": 4, "original_max_position_embeddings": 1024, "truncate": False})},
             "gguf_rope_scaling",
