@@ -4,6 +4,7 @@ Pinned: n-max is the block less the anchor, greedy, prompts as ids, one slot, no
 """
 
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -101,6 +102,7 @@ def _answer(server: Server, prompt: Encoded, block: int, budget: int) -> tuple[T
     if not spoke.happened and len(tokens) > 2:
         raise Unavailable(f"the engine did not speculate ({spoke.cause}): {spoke.evidence}.", code="cross.silent")
 
+    @cache
     def passes(count: int) -> int:
         timings = client.completion(prompt.tokens, count, seed=SEED).timings
         return timings.predicted_n - 1 - (timings.draft_n_accepted or 0)

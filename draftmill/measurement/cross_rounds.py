@@ -3,8 +3,8 @@
 llama-server adds a round's drafts and its accepted ones to the slot's counters before it sends the round's tokens, one
 a message. So a message whose `draft_n` has grown begins a round, and what both counters grew by is that round; tokens
 beyond its accepted ones and its own came from passes without a draft (no room was left, or a gate held it back).
-Tokens of an unfinished character are held back, whole rounds of them perhaps: only there the engine is asked again,
-with smaller budgets, how many passes the first m tokens take.
+Tokens of an unfinished character are held back, whole rounds of them perhaps. Where none of their drafts was accepted
+each token is a round; only else the engine is asked again, with smaller budgets, how many passes the first m tokens take.
 """
 
 from collections.abc import Callable, Sequence
@@ -43,20 +43,27 @@ def rounds_of(steps: Sequence[Step], *, n_max: int, budget: int, passes: Passes)
 
 def _hidden(first: int, last: int, offered: int, accepted: int, n_max: int, budget: int, passes: Passes) -> list[Round]:
     """The rounds between two messages with tokens held back: first tokens before them, `last` at the second."""
-    counts = [passes(tokens) for tokens in range(first, last + 1)]
-    begins = [first + at for at in range(len(counts) - 1) if counts[at + 1] > counts[at]]
-    rounds = []
-    for begin, end in pairwise(begins):
-        rounds.append(Round(offered=min(n_max, budget - begin - 1), accepted=end - begin - 1))
+    if not accepted:
+        begins = list(range(first, last))
+    else:
+        before, begins = 0, []
+        for tokens in range(first + 1, last + 1):
+            # The first token behind the known ones always comes from another pass.
+            now = passes(tokens)
+            begins += [tokens - 1] if tokens == first + 1 or now > before else []
+            before = now
+    rounds = [
+        Round(offered=min(n_max, budget - begin - 1), accepted=end - begin - 1) for begin, end in pairwise(begins)
+    ]
     rest = offered - sum(each.offered for each in rounds), accepted - sum(each.accepted for each in rounds)
-    if not begins or not 0 <= rest[1] <= rest[0] <= n_max:
+    if not 0 <= rest[1] <= rest[0] <= n_max:
         raise _contradiction(f"{offered} drafts offered and {accepted} accepted between tokens {first} and {last}")
     return [*rounds, Round(offered=rest[0], accepted=rest[1])]
 
 
 def _contradiction(what: str) -> Unavailable:
     return Unavailable(
-        f"the engine's counters make no rounds ({what}): its build counts otherwise, or something else uses it; name "
-        "another build.",
+        f"the engine's counters make no rounds ({what}): a gate held drafts back where tokens were held back too, its "
+        "build counts otherwise, or something else uses it; measure with --p-min 0, or name another build.",
         code="cross.rounds",
     )

@@ -49,7 +49,13 @@ def test_rounds_whose_tokens_were_all_held_back_are_asked_for():
         return taken[count]
 
     assert lists(rounds_of(steps, n_max=7, budget=64, passes=passes)) == [(7, 0), (7, 2)]
-    assert asked == [1, 2, 3, 4]
+    assert asked == [2, 3, 4]
+
+
+def test_held_back_tokens_of_rounds_that_accepted_nothing_are_a_round_each():
+    """As an engine streams smileys, three tokens each: counters of the real server, 24 tokens asked for."""
+    steps = [step(1, 0, 0), step(3, 14, 0), step(6, 35, 0), Step((), 8, 49, 0, "limit")]
+    assert lists(rounds_of(steps, n_max=7, budget=24, passes=never)) == [(7, 0)] * 7
 
 
 def test_one_round_whose_first_tokens_were_held_back_stays_one_round():
