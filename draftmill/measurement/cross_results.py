@@ -73,8 +73,8 @@ def _said(record: Cross, lossless: Lossless | None, prompts: int) -> tuple[Word,
     ends = sum(each.cause in _ENDS for each in record.departures)
     others = [each for each in record.departures if each.cause not in _ENDS]
     equal = total - len(record.departures)
-    said = f"{compared}: {equal} of {total} lists equal"
-    said += f", {ends} more up to the budget or the text's end" if ends else ""
+    said = f"{compared}: {equal + ends} of {total} lists equal up to the budget or the text's end"
+    said += f", {equal} of them to the last round"
     if not others:
         return "agree", said
     causes = {each.cause: sum(one.cause == each.cause for one in others) for each in others}

@@ -4,7 +4,7 @@ llama-server adds a round's drafts and its accepted ones to the slot's counters 
 a message. So a message whose `draft_n` has grown begins a round, and what both counters grew by is that round; tokens
 beyond its accepted ones and its own came from passes without a draft (no room was left, or a gate held it back).
 Tokens of an unfinished character are held back, whole rounds of them perhaps. Where none of their drafts was accepted
-each token is a round; only else the engine is asked again, with smaller budgets, how many passes the first m tokens take.
+each token is a round; only else the engine is asked again, with smaller budgets, how many passes m tokens take.
 """
 
 from collections.abc import Callable, Sequence
