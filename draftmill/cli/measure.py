@@ -208,11 +208,13 @@ def _loop(
     from draftmill.dflash.forward import WindowRule
     from draftmill.measurement.record import LoopOptions
 
-    for option, place in (("--target", target), ("--draft", draft)):
-        if not place.is_dir():
-            raise typer.BadParameter(
-                f"{place} is no folder: a Hugging Face target and a DFlash draft are both folders", param_hint=option
-            )
+    if not target.is_dir():
+        raise typer.BadParameter(
+            f"{target} is no folder: a DFlash draft's folder is measured on a Hugging Face target's",
+            param_hint="--target",
+        )
+    if draft.is_file() and draft.open("rb").read(4) != b"GGUF":
+        raise typer.BadParameter(f"{draft} is neither a draft's folder nor a GGUF file", param_hint="--draft")
     if route == "counters":
         raise typer.BadParameter("the own loop judges every draft itself: token-exact", param_hint="--route")
     one_of("--weights", weights, ("decoded", "packed"))

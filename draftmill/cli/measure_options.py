@@ -42,7 +42,7 @@ Drafter = Annotated[
         "--drafter",
         parser=file_path,
         metavar="PATH",
-        help="The draft's GGUF file; beside a target's folder a DFlash package or checkpoint.",
+        help="The draft's GGUF file; beside a target's folder a DFlash package, checkpoint or GGUF.",
         show_default=False,
     ),
 ]

@@ -213,8 +213,13 @@ def test_the_targets_rotation_by_pairs_costs_acceptance(bench, right):
     }
     assert per_round(bench.accepted(tensors=turned)) < right
     # The control: only the rotation differs. Without one the order inside a head does not matter at all.
-    still = {"change": lambda draft: setattr(draft._rotation, "frequencies", np.zeros(32))}
-    assert bench.accepted(tensors=turned, **still) == bench.accepted(**still)
+    features, block = bench.texts[0].features[4][:20], bench.target.embed([5, *[MASK] * 7])
+    rows = []
+    for tensors in (bench.tensors, turned):
+        draft = Draft(Weights(Arrays(bench.config, tensors), np.dtype(np.float32)))
+        draft._rotation.frequencies = np.zeros(32)
+        rows.append(draft.forward(np.hstack([features] * len(TAPS)), block))
+    np.testing.assert_allclose(*rows, rtol=1e-3, atol=1e-3)
 
 
 def test_a_rotation_of_a_part_of_each_head_costs_acceptance(bench, right):
@@ -273,11 +278,26 @@ GGUF_REFUSED: dict[str, tuple[str, Any, str]] = {
 
 
 @pytest.fixture(scope="module")
-def header(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> GGUFHeader:
+def gguf(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("gguf") / "draft.gguf"
     with Checkpoint.open(folder) as checkpoint:
         write_gguf(checkpoint, smollm2_target(tmp_path_factory), path)
-    return read_header(path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def header(gguf: Path) -> GGUFHeader:
+    return read_header(gguf)
+
+
+def test_the_gguf_drafts_what_its_checkpoint_does(gguf, folder, bench):
+    features = np.hstack([bench.texts[0].features[tap] for tap in TAPS])[:30]
+    block = bench.target.embed([5, *[MASK] * 7])
+    rows = []
+    for place in (folder, gguf):
+        with Draft.open(place) as draft:
+            rows.append(draft.forward(features, block))
+    assert np.array_equal(*rows)
 
 
 @pytest.mark.parametrize("trap", GGUF_REFUSED)
