@@ -53,9 +53,9 @@ def rounds_of(target: TransformersTarget, folder: Path, prompt: dict, budget: in
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", [5, 7])
-def test_the_recorded_rounds_come_out_again(target, recorded, real_smollm2_dflash, number):
-    prompt = recorded[number]
+def test_the_recorded_rounds_come_out_again(target, recorded, real_smollm2_dflash):
+    """The negative control, taps beside the right ones, is one of the known traps."""
+    prompt = recorded[5]
     tokens, rounds = rounds_of(target, real_smollm2_dflash, prompt, 96)
     assert tokens == prompt["greedy_ids"]
     # The recording counts the bonus, and may hold one round more where the budget ends exactly.
@@ -82,14 +82,3 @@ def test_a_packed_draft_drafts_nearly_the_same_and_changes_nothing(
     per_round = np.mean([accepted + 1 for accepted, _ in rounds])
     original = np.mean(prompt["accepted"])
     assert 0.6 * original < per_round
-
-
-@pytest.mark.slow
-def test_taps_in_another_order_cost_acceptance_and_nothing_else(target, recorded, real_smollm2_dflash):
-    """The negative control of the reproduction: every draft still runs, and hardly any is accepted."""
-    prompt = recorded[5]
-    turned = TransformersTarget(target._model, target.taps[::-1])
-    tokens, rounds = rounds_of(turned, real_smollm2_dflash, prompt, 32)
-    assert tokens == prompt["greedy_ids"][:32]
-    right = rounds_of(target, real_smollm2_dflash, prompt, 32)[1]
-    assert len(rounds) > 2 * len(right)
