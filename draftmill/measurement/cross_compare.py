@@ -80,19 +80,20 @@ def explain(
         # The lists agree, and the texts do not: the target alone was undecided, at a round's own token.
         found = _round_of(own, text_at or 0)
     decided = found.before + min(found.own or 0, found.other or 0)
-    if text_at is not None and text_at < decided:
-        cause, gap, evidence = _of_text(prompt, text, text_at, route, probe, near_tie)
-        said = "the two texts part at" if text_at < found.before else "inside the round the texts part at"
-        cause = "text parted before" if text_at < found.before else cause
-        return _departure(prompt, route, found, text_at, cause, gap, f"{said} token {text_at}: {evidence}")
+    if text_at is not None and text_at <= decided:
+        why, gap, evidence = _of_text(prompt, text, text_at, route, probe, near_tie)
+        before = text_at < found.before
+        cause: Cause = "text parted before" if before and why != "unexplained" else why
+        said = "before this round" if before else "inside this round"
+        return _departure(
+            prompt, route, found, text_at, cause, gap, f"{said} the texts part at token {text_at}, {why}: {evidence}"
+        )
     if ended := _ended(own, other, found):
         return _departure(prompt, route, found, decided, *ended)
-    if text_at == decided:
-        return _departure(prompt, route, found, decided, *_of_text(prompt, text, decided, route, probe, near_tie))
     if decided >= len(text):
         return _departure(prompt, route, found, decided, "unexplained", None, "neither list ends with its text")
-    cause, gap, evidence = _of_draft(prompt, text, found, other, route, probe, near_tie)
-    return _departure(prompt, route, found, decided, cause, gap, evidence)
+    reason, gap, evidence = _of_draft(prompt, text, found, other, route, probe, near_tie)
+    return _departure(prompt, route, found, decided, reason, gap, evidence)
 
 
 def _of_text(

@@ -142,3 +142,14 @@ def test_lists_behind_a_text_that_parted_before_say_so():
     """The texts part at token 5, the own token of round one, and the lists only in round two."""
     text = (*TEXT[:5], 999, *TEXT[6:])
     assert cause(route(trace(4, 1, 0, 6), text=text), Stated(target=0.01)) == ("text parted before", 1, 5, 0.01)
+    assert cause(route(trace(4, 1, 0, 6), text=text, target=("Q4_1",)))[0] == "text parted before"
+    assert cause(route(trace(4, 1, 0, 6), text=text)) == ("unexplained", 1, 5, 9.0), (
+        "what parted the texts is not known"
+    )
+
+
+def test_a_text_that_parts_at_its_last_token_is_no_budget_end():
+    """Two tokens are left: the engine ends with another last one, at a tie of the target."""
+    own, other = trace(4, 2, 4, 5), trace(4, 2, 4, 1)
+    text = (*TEXT[:15], 999)
+    assert cause(route(other, text=text), Stated(target=0.01), own=own) == ("near-tie", 3, 15, 0.01)
