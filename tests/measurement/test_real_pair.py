@@ -62,7 +62,7 @@ def measured(target: Path, draft: Path, pairs_: int, **changes) -> tuple[Speed, 
 @pytest.mark.alone
 def test_a_good_draft_for_a_slow_target_is_faster_and_identical():
     pair = pairs.wide()
-    record, result = measured(pair.target, pair.draft, 6)
+    record, result = measured(pair.target, pair.draft, 6, budget=20)
     assert (result.word, result.lossless) == ("faster", "identical"), result.sentence
     assert result.cpu is not None
     assert result.cpu > 1
@@ -75,7 +75,7 @@ def test_a_good_draft_for_a_slow_target_is_faster_and_identical():
 @pytest.mark.alone
 def test_a_pruned_draft_is_slower_and_still_identical():
     draft = pairs.pruned_draft()
-    _, result = measured(pairs.wide().draft, draft, 6)
+    _, result = measured(pairs.wide().draft, draft, 6, budget=20)
     assert (result.word, result.lossless) == ("slower", "identical"), result.sentence
     assert result.acceptance is not None
     assert result.acceptance.accepted / result.acceptance.offered < 0.2
@@ -157,7 +157,7 @@ def test_a_machine_under_load_never_gives_the_wrong_sign(draft, wrong):
     chosen = small.draft if draft == "small" else pairs.small_wrong_draft()
     words = []
     with load(4):
-        for _ in range(10):
+        for _ in range(5):
             record = measure_speed(plan(small.target, chosen, budget=12, warm_up=0), 6)
             words.append((speed_result(record).word, speed_result(record, PATIENT).word))
     # With the rule against waiting, and without it: the interval alone has to be wide enough.
