@@ -37,7 +37,7 @@ def convert(
     causal: bool | None = None,
     progress: Progress = silent,
 ) -> Account:
-    """Writes `out` (a folder, or a file for a GGUF) and its account beside or in it; neither may be there before.
+    """Writes `out` (a folder, or a file for a GGUF), which may not be there before, and its account in or beside it.
 
     target: the target's folder or GGUF, whose vocabulary a GGUF draft carries; None only for a source that is one.
     outtype: of a GGUF's matrices, as `write_gguf` has it. provenance: what a GGUF says of its origin.

@@ -21,7 +21,7 @@ from draftmill.progress import Progress
 from draftmill.whole_file import whole_file, write_whole
 
 if TYPE_CHECKING:
-    from draftmill.dflash.gguf_form.account import TensorAccount as Stored
+    from draftmill.dflash.gguf_form.account import StoredTensor
 
 
 def write_dflash_gguf(
@@ -33,7 +33,7 @@ def write_dflash_gguf(
     complete: Complete,
     progress: Progress,
 ) -> Account:
-    """Writes the file `out`, whole or not at all, and then its account beside it.
+    """Writes the file `out`, whole or not at all, and its account beside it.
 
     Raises Refused (`write_gguf`, `prove_vocabulary`, dflash.codes_lost where a tensor is not what the writer says),
     OSError.
@@ -61,14 +61,15 @@ def write_dflash_gguf(
                 done += prod(given.shape)
                 progress("reading again", done, 2 * work)
         files = (File(out.name, beside.stat().st_size, sha256_file(beside)),)
-    remarks = [f"{remark.where}: {remark.sentence}" for remark in written.remarks]
-    remarks += [f"{key}: no float32 is {value!r}; the nearest is written" for key, value in written.rounded.items()]
-    account = complete(files, tuple(tensors), vocabulary, tuple(remarks))
-    write_whole(account_path(out, Form.GGUF), account.as_bytes())
+        remarks = [f"{remark.where}: {remark.sentence}" for remark in written.remarks]
+        remarks += [f"{key}: no float32 is {value!r}; the nearest is written" for key, value in written.rounded.items()]
+        account = complete(files, tuple(tensors), vocabulary, tuple(remarks))
+        # First, so that no draft is ever without it.
+        write_whole(account_path(out, Form.GGUF), account.as_bytes())
     return account
 
 
-def measured(given: SourceTensor, found: SourceTensor, said: "Stored") -> TensorAccount:
+def measured(given: SourceTensor, found: SourceTensor, said: "StoredTensor") -> TensorAccount:
     """Raises Refused dflash.codes_lost."""
     same = all(np.array_equal(rows, again) for rows, again in _side_by_side(given, found))
     fidelity = Fidelity()

@@ -8,7 +8,7 @@ from draftmill.dflash.remark import Remark
 
 
 @dataclass(frozen=True)
-class TensorAccount:
+class StoredTensor:
     """name: the mill's; stored: the GGUF's. source, target: how it was and is stored.
 
     codes_kept: whether the codes of a packed tensor are the same bit for bit; None for one that had none. units: its
@@ -45,6 +45,6 @@ class WrittenGguf:
     path: Path
     size: int
     file_type: str
-    tensors: tuple[TensorAccount, ...]
+    tensors: tuple[StoredTensor, ...]
     remarks: tuple[Remark, ...]
     rounded: dict[str, float]

@@ -21,7 +21,7 @@ PIECE = 1 << 18
 
 
 class Piece(NamedTuple):
-    """Some rows as stored, uint8; how many units of them (`TensorAccount`) moved, and by how much at most."""
+    """Some rows as stored, uint8; how many units of them (`StoredTensor`) moved, and by how much at most."""
 
     data: np.ndarray
     inexact: int = 0
@@ -32,7 +32,7 @@ class Piece(NamedTuple):
 class Planned:
     """piece(first, last): the rows [first, last) of `expected.shape[0]`. step: how many are taken at a time.
 
-    The rest as in `TensorAccount`.
+    The rest as in `StoredTensor`.
     """
 
     expected: Expected

@@ -10,7 +10,7 @@ import numpy as np
 
 import draftmill
 from draftmill.dflash.gguf_form import keys
-from draftmill.dflash.gguf_form.account import TensorAccount, WrittenGguf
+from draftmill.dflash.gguf_form.account import StoredTensor, WrittenGguf
 from draftmill.dflash.gguf_form.config_writing import add_config, check_writable
 from draftmill.dflash.gguf_form.draft import GgufDraft
 from draftmill.dflash.gguf_form.plan import Planned
@@ -98,7 +98,7 @@ def _file_type(planned: list[Planned]) -> "LlamaFileType":
 
 def _write(
     writer: "GGUFWriter", planned: list[Planned], path: Path, progress: Progress
-) -> tuple[list[TensorAccount], int]:
+) -> tuple[list[StoredTensor], int]:
     from gguf import GGUF_DEFAULT_ALIGNMENT
 
     writer.write_header_to_file(path)
@@ -118,14 +118,14 @@ def _write(
         return accounts, file.tell()
 
 
-def _write_tensor(tensor: Planned, file: BinaryIO) -> TensorAccount:
+def _write_tensor(tensor: Planned, file: BinaryIO) -> StoredTensor:
     inexact, largest = 0, 0.0
     rows = tensor.expected.shape[0]
     for first in range(0, rows, tensor.step):
         piece = tensor.piece(first, min(first + tensor.step, rows))
         file.write(np.ascontiguousarray(piece.data).data)
         inexact, largest = inexact + piece.inexact, max(largest, piece.largest)
-    return TensorAccount(
+    return StoredTensor(
         name=tensor.expected.name,
         stored=tensor.name,
         source=tensor.source,

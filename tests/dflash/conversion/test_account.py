@@ -9,7 +9,7 @@ import pytest
 from draftmill.dflash.conversion.account import How, how
 from draftmill.dflash.conversion.source import open_source
 from draftmill.dflash.conversion.to_gguf import measured
-from draftmill.dflash.gguf_form.account import TensorAccount as Stored
+from draftmill.dflash.gguf_form.account import StoredTensor
 from draftmill.outcome import Refused
 from draftmill.q4nx.encodings import Kind
 from tests.dflash.conversion.forms import SMALL, to, write_hf, write_target
@@ -86,7 +86,7 @@ def test_a_gguf_that_is_not_what_was_written_is_found_out(tmp_path: Path) -> Non
     """The reading again of what was written: here of another draft's file."""
     target = write_target(tmp_path / "target")
     to("gguf", write_hf(tmp_path / "one"), tmp_path / "one.gguf", target=target)
-    said = Stored("fc.weight", "fc.weight", "BF16", "BF16", None, 1, 0, 0.0, "")
+    said = StoredTensor("fc.weight", "fc.weight", "BF16", "BF16", None, 1, 0, 0.0, "")
     with open_source(write_hf(tmp_path / "two", seed=1)) as given, open_source(tmp_path / "one.gguf") as found:
         with pytest.raises(Refused) as refused:
             measured(given.tensors["fc.weight"], found.tensors["fc.weight"], said)
