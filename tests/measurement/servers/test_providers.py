@@ -134,7 +134,7 @@ def test_the_real_engine_tells_why_it_did_not_start(tmp_path, provider):
 def test_the_child_lists_its_flags_as_a_llama_server_does_and_refuses_others():
     provider = xllamacpp()
     found = read_help(provider.command, provider.digest(), {})
-    assert found["--spec-type"].choices == {"none", "draft-simple"}
+    assert found["--spec-type"].choices == {"none", "draft-simple", "draft-dflash"}
     assert found.has("--spec-draft-n-max")
     settings = Settings(smollm2_gguf(), context=256, threads=1, extra=("--no-such-flag",))
     with pytest.raises(Refused, match="does not take it"), Server(provider, settings, run="test"):
