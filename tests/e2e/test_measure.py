@@ -148,7 +148,7 @@ def wait_for(condition: Callable[[], Any], seconds: float) -> Any:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
 def test_no_server_outlives_a_measurement_that_is_ended(command, number):
     process = command.start("speed", *small(), "--budget", "256", "--pairs", "500")
-    assert wait_for(lambda: len(servers_of(str(command.locks))) == 2, 100)
+    assert wait_for(lambda: len(servers_of(str(command.locks))) == 2, 300)
     process.send_signal(number)
     assert wait_for(lambda: not servers_of(str(command.locks)), 5), servers_of(str(command.locks))
     process.communicate(timeout=30)
