@@ -8,6 +8,7 @@ import typer
 
 from draftmill.cli.dflash_forward import Causal, PackedOption, Rule, one_of
 from draftmill.cli.ending import ending
+from draftmill.cli.given import refuse_given
 from draftmill.cli.measure_cross import cross, finish_cross, is_cross, write_cross_into
 from draftmill.cli.measure_options import (
     AsJson,
@@ -47,6 +48,9 @@ app = typer.Typer(no_args_is_help=True, help="Measure what a drafter is worth on
 app.command()(cross)
 
 QUICK_PAIRS = 8
+
+OF_ENGINES = ("engine", "library_path", "n_max", "n_min", "p_min", "context", "seed")
+OF_THE_LOOP = ("dtype", "torch_device", "weights", "window", "causal", "fallback")
 
 SERVERS = {"auto": None, "both": True, "one": False}
 
@@ -106,6 +110,7 @@ def speed(
 
 @app.command()
 def acceptance(
+    call: typer.Context,
     target: TargetOrFolder,
     draft: Drafter,
     route: Annotated[
@@ -147,12 +152,16 @@ def acceptance(
     """How many of the draft's tokens the target accepts, by one of two routes whose figures never mix.
 
     With a Hugging Face folder as target, DRAFT is a DFlash package or checkpoint, and the mill's own loop runs the two;
-    --dtype, --torch-device, --weights, --window, --causal and --fallback are of this loop, gates and engines are not.
+    --dtype, --torch-device, --weights, --window, --causal and --fallback are of this loop only; --engine,
+    --library-path, --n-max, --n-min, --p-min, --context and --seed are of engines only.
     """
     loop = None
     if target.is_dir() or draft.is_dir():
         loop = _loop(target, draft, route, dtype, torch_device, weights, window, causal, fallback)
+        refuse_given(call, OF_ENGINES, "belongs to an engine, and the mill's own loop runs this draft; leave it away")
         route = "token-exact"
+    else:
+        refuse_given(call, OF_THE_LOOP, "belongs to the mill's own loop, whose target is a Hugging Face folder")
     route = route or "counters"
     _check_gates(n_min, n_max)
     if route == "token-exact" and (n_min or p_min):

@@ -107,6 +107,21 @@ def test_wrong_usage(given, words):
     assert run(given, *words)[0] == 2
 
 
+def test_every_option_of_engines_is_refused_by_name_even_at_its_default(given):
+    words = ["--n-max", 4, "--n-min", 0, "--p-min", 0, "--seed", 5, "--context", 256, "--engine", "x"]
+    code, _, err = run(given, *words, "--library-path", ".")
+    assert code == 2 and "belongs to an engine" in err
+    assert all(name in err for name in (*words[::2], "--library-path"))
+    code, _, err = run(given, "--seed", 0)
+    assert code == 2 and "--seed" in err and "--context" not in err, "only what is given is named"
+
+
+@pytest.mark.parametrize("words", [["--dtype", "float32"], ["--causal"], ["--fallback", 0.5]])
+def test_an_option_of_the_own_loop_is_refused_beside_files(given, words):
+    code, _, err = run(given, *words, draft="prompts.jsonl", target="prompts.jsonl")
+    assert code == 2 and words[0] in err and "belongs to the mill's own loop" in err
+
+
 def test_a_folder_and_a_file_do_not_pair(given):
     assert run(given, draft="prompts.jsonl")[0] == 2
 
