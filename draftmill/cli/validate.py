@@ -20,7 +20,7 @@ from draftmill.cli.folder import file_path, folder
 from draftmill.cli.measure_options import PromptFiles, Quick, TargetDtype, TorchDevice
 from draftmill.cli.retrieval import DEFAULT_STORE, Hub, Store
 from draftmill.cli.telling import plain, printer, tell
-from draftmill.cli.validate_run import asked_run, check_target_option, run_after, show_run
+from draftmill.cli.validate_run import asked_run, check_run_options, run_after, show_run
 from draftmill.outcome import BadConfiguration, InputOutput, MillError, Refused
 
 PASS, REFUSED, NO_VERDICT = 0, 1, 3
@@ -40,6 +40,7 @@ one."""
 
 
 def validate(
+    call: typer.Context,
     package: Annotated[
         str | None, typer.Argument(help="A package's folder, or owner/repo[@revision].", show_default=False)
     ] = None,
@@ -92,7 +93,7 @@ def validate(
         raise typer.BadParameter("give a package, or --selftest", param_hint="PACKAGE")
     if package is not None and not package.strip():
         raise typer.BadParameter("is empty; give a folder, or owner/repo", param_hint="PACKAGE")
-    check_target_option(run, target)
+    check_run_options(call, run, target)
     try:
         if selftest:
             raise typer.Exit(_selftest(as_json))

@@ -6,15 +6,18 @@ from typing import Any
 import typer
 
 from draftmill.cli.bar import progress_bar
+from draftmill.cli.given import refuse_given
 from draftmill.outcome import MillError
 
+OF_THE_RUN = ("target", "prompts", "quick", "max_new", "dtype", "torch_device")
 
-def check_target_option(run: bool, target: Path | None) -> None:
+
+def check_run_options(call: typer.Context, run: bool, target: Path | None) -> None:
     """Raises BadParameter."""
     if run and target is None:
         raise typer.BadParameter("--run needs the target that the package is run on", param_hint="--target")
-    if target is not None and not run:
-        raise typer.BadParameter("belongs to --run", param_hint="--target")
+    if not run:
+        refuse_given(call, OF_THE_RUN, "belongs to --run")
     if target is not None and not target.is_dir():
         raise typer.BadParameter(
             f"{target} is no folder; the package is run on a Hugging Face target's folder", param_hint="--target"

@@ -108,6 +108,14 @@ def test_wrong_usage(given, words):
     assert result.exit_code == 2
 
 
+def test_every_option_of_the_run_is_refused_by_name_without_one(given):
+    words = ["--target", ".", "--dtype", "float32", "--prompts", "x", "--torch-device", "cpu", "--max-new", "64"]
+    for each, names in (([*words, "--quick"], {*words[::2], "--quick"}), (["--quick"], {"--quick"})):
+        result = CliRunner().invoke(main.app, ["validate", str(given / "package"), *each], env={"COLUMNS": "200"})
+        assert result.exit_code == 2 and "belongs to --run" in result.stderr
+        assert {name for name in (*words[::2], "--quick") if name in result.stderr} == names
+
+
 @pytest.mark.slow
 def test_a_real_draft_that_was_packed_passes_with_what_it_accepts(given, tmp_path, tmp_path_factory):
     draft = real_draft()
