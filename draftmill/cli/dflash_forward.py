@@ -198,10 +198,13 @@ def opened(package: Path, dtype: str, weights: str, window: str, causal: bool | 
     import numpy as np
 
     from draftmill.dflash.forward import Draft, WindowRule
+    from draftmill.dflash.vouching import check_vouched
 
     one_of("--dtype", dtype, ("float32", "float64"))
     one_of("--weights", weights, ("decoded", "packed"))
     one_of("--window", window, tuple(WindowRule))
+    if package.is_dir():
+        check_vouched(package)
     with Draft.open(
         package, dtype=np.dtype(dtype), packed=weights == "packed", causal=causal, window_rule=WindowRule(window)
     ) as draft:

@@ -34,6 +34,7 @@ UNSUPPORTED: dict[str, tuple[_Ordinary, str]] = {
     "sample_from_anchor": (_NO, "the anchor row predicts as well, so every draft moves by one row"),
     "attention_sink_bias": (_NO, "attention has sinks"),
     "add_attention_sink_bias": (_NO, "attention has sinks"),
+    "add_swa_attention_sink_bias": (_NO, "attention has sinks"),
     "attention_value_scale": (_is(1, 1.0), "what attention gives is scaled"),
     "aux_hidden_norms": (_NO, "taps are normed one by one before fc"),
     "attention_bias": (_NO, "projections have biases"),

@@ -19,6 +19,7 @@ from draftmill import __version__
 from draftmill.dflash.config import DraftConfig
 from draftmill.dflash.forward import Draft, WindowRule
 from draftmill.dflash.proposer import DFlashProposer, check_target
+from draftmill.dflash.vouching import check_vouched
 from draftmill.measurement.device.memory import memory_rise, read_memory, settled_memory
 from draftmill.measurement.device.profiles import Device
 from draftmill.measurement.loop_prompts import encode
@@ -86,8 +87,8 @@ def measure_by_loop(
     near_tie: float,
     progress: Progress = silent,
 ) -> Accepted:
-    """A trace a prompt. Raises Refused (`Draft.open`, `TransformersTarget.open`, `check_target`, measurement.context),
-    BadConfiguration, OSError."""
+    """A trace a prompt. Raises Refused (`check_vouched`, `Draft.open`, `TransformersTarget.open`, `check_target`,
+    measurement.context), BadConfiguration, OSError."""
     started = datetime.now(UTC).isoformat(timespec="seconds")
     libraries()  # what they take of memory is not the models'
     before = read_memory(device)
@@ -163,6 +164,8 @@ def _run(
     near_tie: float,
     progress: Progress,
 ) -> _Ran:
+    if draft_folder.is_dir():
+        check_vouched(draft_folder)
     with Draft.open(
         draft_folder, packed=options.packed, causal=options.causal, window_rule=options.window_rule
     ) as draft:

@@ -5,17 +5,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from draftmill.dflash.conversion.account import (
-    Account,
-    TensorAccount,
-    read_files,
-)
+from draftmill.dflash.conversion.account import Account, TensorAccount, account_path, read_files
 from draftmill.dflash.conversion.form import Form
 from draftmill.dflash.conversion.source import open_source
 from draftmill.dflash.conversion.to_hf import write_hf
 from draftmill.dflash.conversion.to_q4nx import write_q4nx
 from draftmill.dflash.package import File
 from draftmill.dflash.packing import notices_of
+from draftmill.dflash.vouching import check_vouched
 from draftmill.gguf.metadata import Provenance
 from draftmill.outcome import BadConfiguration
 from draftmill.progress import Progress, silent
@@ -43,14 +40,17 @@ def convert(
     outtype: of a GGUF's matrices, as `write_gguf` has it. provenance: what a GGUF says of its origin.
     encoding: of a package's projections; None keeps the source's codes, and refuses a source without. causal: what the
     caller knows about sliding layers, for configs that do not state it.
-    Raises Refused (`open_source`, and the writer of the form), BadConfiguration (dflash.output_exists), InputOutput,
-    OSError.
+    Raises Refused (`check_vouched`, `open_source`, and the writer of the form), BadConfiguration
+    (dflash.output_exists), InputOutput, OSError.
     """
     source = Path(os.path.abspath(source))  # '.' has no name, by which refusals and a GGUF call it
-    if out.exists() or out.is_symlink():
-        raise BadConfiguration(
-            f"{out} is there already; name a place that is not, or remove it.", code="dflash.output_exists"
-        )
+    for place in (out, account_path(out, to)):
+        if place.exists() or place.is_symlink():
+            raise BadConfiguration(
+                f"{place} is there already; name a place that is not, or remove it.", code="dflash.output_exists"
+            )
+    if source.is_dir():
+        check_vouched(source)
     with open_source(source, causal=causal) as draft:
 
         def complete(

@@ -29,6 +29,7 @@ _GROUP = "tokenizer."
 class Target:
     """rows: of the target's embedding. mrope: whether its positions have several axes, as targets that see have.
 
+    hidden: width of its rows; layers: how many it has; None where it does not say.
     architecture: GGUF's name, of a folder. header: of a GGUF.
     """
 
@@ -36,10 +37,12 @@ class Target:
     rows: int
     mrope: bool
     architecture: str = ""
+    hidden: int | None = None
+    layers: int | None = None
     header: GGUFHeader | None = None
 
     def check(self, config: DraftConfig, where: str) -> None:
-        """Raises Refused dflash.vocabulary_size when the draft has another number of tokens."""
+        """Raises Refused dflash.vocabulary_size, target_hidden_size, target_layers: a draft of another target."""
         if self.rows != config.vocab_size:
             raise Refused(
                 Refusal(
@@ -51,6 +54,25 @@ class Target:
                     f"{self.rows}; llama.cpp would mix up the rows of their logits. Give the target that the draft "
                     "was trained for.",
                 )
+            )
+
+        name, deepest = self.path.name, max(config.target_layer_ids)
+        if self.hidden not in (None, config.hidden_size):
+            raise _refused(
+                "target_hidden_size",
+                name,
+                self.hidden,
+                config.hidden_size,
+                "The draft reads the target's hidden rows, and this target's have another width. Give the target that "
+                "the draft was trained for.",
+            )
+        if self.layers is not None and deepest >= self.layers:
+            raise _refused(
+                "target_layers",
+                name,
+                self.layers,
+                f"more than {deepest} layers",
+                "The draft reads a layer that this target has not. Give the target that the draft was trained for.",
             )
 
     def add_vocabulary(self, writer: "GGUFWriter", config: DraftConfig) -> None:
@@ -96,7 +118,12 @@ def _read_gguf(path: Path) -> Target:
     read_gguf(path)
     sections = header.fields.get(f"{architecture}.rope.dimension_sections")
     mrope = isinstance(sections, list) and any(sections)
-    return Target(path, len(header.fields[keys.TOKENS]), mrope, header=header)
+    hidden, layers, extra = (
+        value if type(value := header.fields.get(f"{architecture}.{key}")) is int else None
+        for key in ("embedding_length", "block_count", "nextn_predict_layers")
+    )
+    layers = layers and layers - (extra or 0)  # layers that predict further tokens are no layers of the target's pass
+    return Target(path, len(header.fields[keys.TOKENS]), mrope, hidden=hidden, layers=layers, header=header)
 
 
 def _read_folder(path: Path) -> Target:
@@ -132,7 +159,10 @@ def _read_folder(path: Path) -> Target:
             "How many tokens the target has is not stated; take its config.json from its repository.",
         )
     rope = text.get("rope_parameters") or text.get("rope_scaling") or {}
-    return Target(path, rows, isinstance(rope, dict) and "mrope_section" in rope, architecture)
+    hidden, layers = (
+        value if type(value := text.get(key)) is int else None for key in ("hidden_size", "num_hidden_layers")
+    )
+    return Target(path, rows, isinstance(rope, dict) and "mrope_section" in rope, architecture, hidden, layers)
 
 
 def _refused(code: str, where: str, measured: Any, expected: Any, sentence: str) -> Refused:

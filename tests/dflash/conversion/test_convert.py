@@ -61,6 +61,25 @@ def test_a_form_is_told_by_what_is_in_it(made: Path, tmp_path: Path) -> None:
     assert recognise(tmp_path / "hf") == Form.Q4NX
 
 
+def test_a_package_that_its_own_list_disproves_is_not_converted(made: Path, tmp_path: Path) -> None:
+    shutil.copytree(made / "p", tmp_path / "p")
+    path = tmp_path / "p" / "model.q4nx"
+    content = bytearray(path.read_bytes())
+    content[-9] ^= 16  # still a package that opens
+    path.write_bytes(content)
+    assert refusals(lambda: to("hf", tmp_path / "p", tmp_path / "out")) == [("dflash.not_vouched", "model.q4nx")]
+    assert not (tmp_path / "out").exists()
+    (tmp_path / "p" / "MANIFEST.sha256").unlink()
+    to("hf", tmp_path / "p", tmp_path / "out")
+
+
+def test_an_account_that_is_there_is_not_overwritten(made: Path, tmp_path: Path) -> None:
+    (tmp_path / "d.conversion.json").write_text("mine")
+    with pytest.raises(BadConfiguration, match=r"d\.conversion\.json is there already"):
+        to("gguf", made / "p", tmp_path / "d.gguf", target=made / "target")
+    assert [path.name for path in tmp_path.iterdir()] == ["d.conversion.json"]
+
+
 def as_package(folder: Path) -> None:
     edit_config(folder, lambda content: content | {"model_type": "dflash"})
 

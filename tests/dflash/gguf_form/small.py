@@ -15,10 +15,12 @@ SECOND_SIZES = {"output_multiplier": 0.25, "final_logit_softcapping": 20.0, "inp
 
 
 def write_target(folder: Path, architecture: str = "LlamaForCausalLM", **changes: Any) -> Path:
-    """A target's config.json and tokenizer; its weights are nobody's business here."""
+    """A target's config.json and tokenizer; its weights are nobody's business here, nor how large it is."""
     write_tiny_tokenizer(folder)
     sizes = {"vocab_size": TINY_VOCAB, "bos_token_id": 257, "eos_token_id": 258}
-    (folder / "config.json").write_text(json.dumps(config(architecture, **sizes | changes)))
+    content = config(architecture, **sizes | changes)
+    untold = {"hidden_size", "num_hidden_layers"} - changes.keys()
+    (folder / "config.json").write_text(json.dumps({k: v for k, v in content.items() if k not in untold}))
     return folder
 
 

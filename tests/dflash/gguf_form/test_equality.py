@@ -132,6 +132,7 @@ def write_target(folder: Path, tokenizer: Path, **changes: Any) -> Path:
     for name in ("tokenizer.json", "tokenizer_config.json"):
         shutil.copy(tokenizer / name, folder)
     content = config("LlamaForCausalLM", vocab_size=SMOLLM2_ROWS, bos_token_id=1, eos_token_id=2, **changes)
+    del content["hidden_size"], content["num_hidden_layers"]  # it is the target of drafts of many sizes
     (folder / "config.json").write_text(json.dumps(content))
     return folder
 

@@ -204,7 +204,7 @@ def standing(header: GGUFHeader) -> dict:
 
 
 def test_a_targets_gguf_gives_the_same_vocabulary_as_its_folder(tmp_path) -> None:
-    folder, file = write_target(tmp_path / "target"), tmp_path / "target.gguf"
+    folder, file = write_target(tmp_path / "target", hidden_size=256, num_hidden_layers=10), tmp_path / "target.gguf"
     shapes = tensor_shapes(json.loads((folder / "config.json").read_text()))
     write_safetensors(folder / "model.safetensors", {n: to_bf16(np.ones(s, np.float32)) for n, s in shapes.items()})
     convert_native(folder, folder, file, outtype="f16", provenance=Provenance(name="t"))
@@ -239,6 +239,20 @@ def test_a_target_of_another_size_is_refused(tmp_path) -> None:
     checkpoint = write_checkpoint(tmp_path / "checkpoint")
     other = write_target(tmp_path / "target", vocab_size=TINY_VOCAB + 1)
     assert refusal(checkpoint, other, tmp_path / "d.gguf") == [("dflash.vocabulary_size", "checkpoint")]
+
+
+@pytest.mark.parametrize(
+    ("changes", "code"),
+    [({"hidden_size": 320}, "dflash.target_hidden_size"), ({"num_hidden_layers": 9}, "dflash.target_layers")],
+)
+def test_a_target_whose_rows_the_draft_does_not_read_is_refused(tmp_path, changes, code) -> None:
+    """Its taps are the outputs of layers 1, 5 and 9: ten layers are enough."""
+    checkpoint = write_checkpoint(tmp_path / "checkpoint")
+    other = write_target(tmp_path / "other", **changes)
+    assert refusal(checkpoint, other, tmp_path / "d.gguf") == [(code, "other")]
+    enough = write_target(tmp_path / "enough", num_hidden_layers=10)
+    with Checkpoint.open(checkpoint) as opened:
+        write_gguf(opened, enough, tmp_path / "d.gguf")
 
 
 @pytest.mark.parametrize(
