@@ -64,6 +64,7 @@ def convert_command(
 
     Ends with 0 when written, 1 when the draft is refused or something broke, 2 on wrong usage.
     """
+    from draftmill.cli.measure_running import ended_by_signals
     from draftmill.dflash.conversion.convert import ENCODINGS, convert
     from draftmill.dflash.conversion.form import Form
 
@@ -79,7 +80,7 @@ def convert_command(
         from draftmill.dflash.gguf_form.writing import OUTTYPES
 
         one_of("--outtype", outtype or "auto", OUTTYPES)
-    with ending(as_json), progress_bar() as progress, named_endings():
+    with ending(as_json), progress_bar() as progress, ended_by_signals(), named_endings():
         account = convert(
             source,
             out,
