@@ -4,6 +4,7 @@ resolve -> download -> intake -> tokenizer (a donor's, where the repository has 
         -> quantize -> check -> publish
 """
 
+from collections.abc import Callable
 from typing import Any
 
 from prefect import flow, get_run_logger, task
@@ -96,10 +97,15 @@ def convert_model(order: dict[str, Any]) -> State[Ending]:
 
 def convert(order: Order, runner: Runner) -> Ending:
     """One model, in the flow or task that calls it. Raises MillError or JobEnded when something broke."""
+    return run_chain(order, runner, _convert)
+
+
+def run_chain(order: Order, runner: Runner, work: Callable[[Order, Chain, Steps], Ending]) -> Ending:
+    """`work`, whose refusals are endings. Raises MillError or JobEnded when something broke."""
     with secret_files() as secrets:
         chain = Chain(runner, JobCache(order.work))
         try:
-            return _convert(order, chain, Steps(order, secrets, StockTools(order)))
+            return work(order, chain, Steps(order, secrets, StockTools(order)))
         except JobEnded as ended:
             if ended.result.outcome != "refused":
                 raise
@@ -125,7 +131,7 @@ def _convert(order: Order, chain: Chain, steps: Steps) -> Ending:
     recipe = conversion_recipe(order, listing["commit"], (donor["repo"], donor["commit"]) if donor else None).digest
     entry = entry_name(order, listing)
     if found := find(store, "model", entry, listing["commit"], recipe):
-        return _ended(order, chain, store, signed(store, found))
+        return ending_of(order, chain, store, signed(store, found))
 
     model = do(steps.download(order.ref, listing))
     weights = do(steps.intake(order.ref, model, "model")).facts["tensors"]["weights"]
@@ -167,7 +173,7 @@ def _convert(order: Order, chain: Chain, steps: Steps) -> Ending:
         checks=checks,
         jobs=chain.done,
     )
-    return _ended(order, chain, store, publish(store, publication))
+    return ending_of(order, chain, store, publish(store, publication))
 
 
 def _donor_of(order: Order, listing: Listing) -> str | None:
@@ -183,7 +189,8 @@ def _refused(order: Order, chain: Chain, sentence: str, refusals: list[dict[str,
     return Ending(kind="refused", ref=order.ref, sentence=sentence, refusals=refusals, jobs=chain.account())
 
 
-def _ended(order: Order, chain: Chain, store: Store, published: Published) -> Ending:
+def ending_of(order: Order, chain: Chain, store: Store, published: Published) -> Ending:
+    """Of a publication, new or found."""
     manifest = published.manifest
     if published.created:
         sentence = f"published {len(manifest.files)} files and their manifest"

@@ -1,4 +1,4 @@
-"""What follows an accepted gate: the package as a GGUF with its target's vocabulary, where the order names it.
+"""A DFlash draft, package or checkpoint, as a GGUF with its target's vocabulary, where the order names the target.
 
 `tokenizer_from` is the target here: its files are downloaded, and the job proves that the vocabulary written is theirs.
 """
@@ -18,8 +18,8 @@ from flows.order import Order
 from flows.publication import source_of
 from flows.recipe import Recipe
 
-EXACT = "Holds the package's draft as a GGUF for llama.cpp, of which every value is the package's."
-INEXACT = "Holds the package's draft as a GGUF for llama.cpp; the account says what was rounded, and by how much."
+EXACT = "Holds the {0}'s draft as a GGUF for llama.cpp, of which every value is the {0}'s."
+INEXACT = "Holds the {0}'s draft as a GGUF for llama.cpp; the account says what was rounded, and by how much."
 
 
 @dataclass(frozen=True)
@@ -38,9 +38,40 @@ class Converted:
             for each in self.done.finished.result.outputs
         )
 
-    @property
-    def sentence(self) -> str:
-        return EXACT if self.done.facts["exact"] else INEXACT
+    def sentence(self, source: str) -> str:
+        """source: package or checkpoint."""
+        return (EXACT if self.done.facts["exact"] else INEXACT).format(source)
+
+
+def convert_draft(
+    order: Order,
+    entry: str,
+    listing: Listing,
+    donor: Listing,
+    draft: Done,
+    recipe: Recipe,
+    steps: Steps,
+    do: Callable[[Step], Done],
+) -> Converted:
+    """draft: downloaded. Raises JobEnded, and Refused where the terms of the licences cannot be met."""
+    assert order.tokenizer_from  # noqa: S101 - that is where the donor is from
+    files = do(steps.download(order.tokenizer_from, donor))
+    do(steps.intake(order.tokenizer_from, files, "donor"))
+    lineage = trace_lineage(order, listing, donor, steps, do)
+    # Licences look at how a name begins, which neither size nor encoding decides.
+    names = [gguf_name(entry, 10**9, "F16")]
+    terms = terms_of_order(order, listing, lineage, draft.finished.out, names, (donor, files.finished.out))
+    provenance: dict[str, Any] = {
+        "name": entry.partition("/")[2],
+        "repo": listing["repo"],
+        "commit": listing["commit"],
+        "licence": terms.licence.id,
+        "base_models": listing["base_models"],
+        "recipe": recipe.digest,
+    }
+    done = do(steps.dflash_convert(draft, files, provenance, entry))
+    account = next(each for each in done.finished.result.outputs if not each.path.endswith(".gguf"))
+    return Converted(done, terms, Donor(source=source_of(donor, files, order.hub), proof=account.sha256))
 
 
 def convert_package(
@@ -53,32 +84,15 @@ def convert_package(
     steps: Steps,
     do: Callable[[Step], Done],
 ) -> Converted | str:
-    """A sentence where it is refused: by the job, or by the terms of the licences. Raises JobEnded when it broke."""
-    assert order.tokenizer_from  # noqa: S101 - that is where the donor is from
+    """As `convert_draft`, and a sentence where it is refused. Raises JobEnded when it broke."""
     try:
-        files = do(steps.download(order.tokenizer_from, donor))
-        do(steps.intake(order.tokenizer_from, files, "donor"))
-        lineage = trace_lineage(order, listing, donor, steps, do)
-        # Licences look at how a name begins, which neither size nor encoding decides.
-        names = [gguf_name(entry, 10**9, "F16")]
-        terms = terms_of_order(order, listing, lineage, package.finished.out, names, (donor, files.finished.out))
-        provenance: dict[str, Any] = {
-            "name": entry.partition("/")[2],
-            "repo": listing["repo"],
-            "commit": listing["commit"],
-            "licence": terms.licence.id,
-            "base_models": listing["base_models"],
-            "recipe": recipe.digest,
-        }
-        done = do(steps.dflash_convert(package, files, provenance, entry))
+        return convert_draft(order, entry, listing, donor, package, recipe, steps, do)
     except JobEnded as ended:
         if ended.result.outcome != "refused":
             raise
         return _refused([(each.code, each.sentence) for each in ended.result.refusals])
     except Refused as refused:
         return _refused([(each.code, each.sentence) for each in refused.refusals])
-    account = next(each for each in done.finished.result.outputs if not each.path.endswith(".gguf"))
-    return Converted(done, terms, Donor(source=source_of(donor, files, order.hub), proof=account.sha256))
 
 
 def _refused(reasons: list[tuple[str, str]]) -> str:

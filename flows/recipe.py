@@ -14,6 +14,7 @@ from flows.stock_tools import StockTools
 CONVERSION = ("download", "intake", "tokenizer", "convert", "quantize", "check")
 GATE = ("download", "gate")
 DRAFT = (*GATE, "intake", "dflash_convert")
+CHECKPOINT = ("download", "intake", "dflash_convert")
 RUN = ("measure_acceptance",)
 """The jobs of each."""
 
@@ -68,6 +69,13 @@ def gate_recipe(
     if donor is None:
         return Recipe(commit, gate, (*GATE, *jobs))
     return Recipe(commit, {**gate, **_licences_asked_for(order), "donor": donor[0]}, (*DRAFT, *jobs), donor[1])
+
+
+def draft_recipe(order: Order, commit: str, donor: tuple[str, str] | None) -> Recipe:
+    """Of a DFlash checkpoint. donor: (repository, commit) of its target; without one nothing is made."""
+    if donor is None:
+        return Recipe(commit, {"donor": None}, ())
+    return Recipe(commit, {**_licences_asked_for(order), "donor": donor[0]}, CHECKPOINT, donor[1])
 
 
 def ancestors_named(order: Order) -> dict[str, Any]:

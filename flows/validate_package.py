@@ -204,7 +204,7 @@ def _with(manifest: Manifest, converted: Converted | str | None) -> Manifest:
             "lineage": terms.lineage,
             "obligations": terms.obligations,
             "notices": terms.notices,
-            "can": (*manifest.can, converted.sentence),
+            "can": (*manifest.can, converted.sentence("package")),
             "cannot": ("Holds not the package itself: take it from its source, at the commit that is named here.",),
         }
     )

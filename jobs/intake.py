@@ -1,4 +1,4 @@
-"""intake: may this folder enter? Input `model`; parameter `role`: "model" or "donor". No outputs, only facts."""
+"""intake: may this folder enter? Input `model`; parameter `role`: "model", "donor" or "draft". Gives facts alone."""
 
 from typing import Any, get_args
 

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from draftmill.hub.paths import check_paths
 from draftmill.outcome import BadConfiguration, Refusal, Refused
 
-Selection = Literal["model", "tokenizer", "package"]
+Selection = Literal["model", "tokenizer", "package", "draft"]
 
 TOKENIZER = (
     "config.json",
@@ -30,10 +30,14 @@ LICENCES = ("LICENSE*", "LICENCE*", "COPYING*", "NOTICE*", "USE_POLICY*", "READM
 WEIGHTS = ("generation_config.json", "*.safetensors", "*.safetensors.index.json", "*.bin", "*.bin.index.json", "*.py")
 # A FastFlowLM draft package, which is gated and not converted.
 PACKAGE = ("config.json", "*.q4nx", "MANIFEST*")
+# A DFlash checkpoint: upstream ships code beside it, which nothing here reads. A mask row of its own is taken so that
+# the converter sees it, and refuses.
+DRAFT = ("*.safetensors", "*.safetensors.index.json", "mask_embedding.pt")
 PATTERNS: dict[Selection, tuple[str, ...]] = {
     "model": TOKENIZER + LICENCES + WEIGHTS,
     "tokenizer": TOKENIZER + LICENCES,
     "package": PACKAGE + LICENCES,
+    "draft": TOKENIZER + LICENCES + DRAFT,
 }
 
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]

@@ -7,6 +7,8 @@ from typing import Any
 from draftmill.intake.findings import Findings
 
 ARCHITECTURES = ("LlamaForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM")
+DRAFTS = ("DFlashDraftModel", "DFlash2DraftModel")
+"""Of DFlash checkpoints, which have a converter of their own."""
 
 SIZES = {
     "hidden_size": 1 << 16,
@@ -23,13 +25,17 @@ _AUTOSET = "_attn_implementation_autoset"
 _RUNS_FILE = ("model_file", "custom_pipelines", "trust_remote_code")
 
 
-def check_remote_code(content: dict[str, Any], where: str, findings: Findings) -> None:
+def check_remote_code(content: dict[str, Any], where: str, findings: Findings, *, auto_map: bool = False) -> None:
     """Looks at every key at any depth. Codes: intake.auto_map, attention_implementation, remote_code_key.
+
+    auto_map: whether that key may be there, for what no tool is given that follows it.
 
     Sources: CVE-2026-4372 (an internal attention field reaches code from the hub), CVE-2026-5843 (`model_file`).
     """
     for place, key, value in _items(content):
         if value is None or value is False:
+            continue
+        if key == "auto_map" and auto_map:
             continue
         if key == "auto_map":
             findings.add(
@@ -72,8 +78,8 @@ def _items(content: dict[str, Any]) -> Iterator[tuple[str, str, Any]]:
                 pending.append((here, value))
 
 
-def check_config(config: dict[str, Any], findings: Findings) -> str | None:
-    """Returns the architecture, None when it is not one we know.
+def check_config(config: dict[str, Any], findings: Findings, known: tuple[str, ...] = ARCHITECTURES) -> str | None:
+    """Returns the architecture, None when it is not one of the known.
 
     Codes: intake.architecture_missing, architecture_unknown, quantized_checkpoint, config_key_missing, config_size.
     """
@@ -110,18 +116,24 @@ def check_config(config: dict[str, Any], findings: Findings) -> str | None:
             "intake.architecture_missing",
             "config.json:architectures",
             named,
-            list(ARCHITECTURES),
+            list(known),
             "The config does not say which architecture the model has; complete it at its source.",
         )
         return None
-    if isinstance(named, list) and len(named) == 1 and named[0] in ARCHITECTURES:
+    if isinstance(named, list) and len(named) == 1 and named[0] in known:
         return str(named[0])
+    sentence = f"No route for architecture {str(named)[:80]}; the mill converts {', '.join(known)}."
+    if isinstance(named, list) and len(named) == 1 and named[0] in DRAFTS:
+        sentence = (
+            "This is a DFlash draft, whose vocabulary is its target's. Download it, and convert it with `draftmill "
+            "dflash convert FOLDER OUT.gguf --to gguf --target TARGET`."
+        )
     findings.add(
         "intake.architecture_unknown",
         "config.json:architectures",
         str(named)[:200],
-        list(ARCHITECTURES),
-        f"No route for architecture {str(named)[:80]}; the mill converts {', '.join(ARCHITECTURES)}.",
+        list(known),
+        sentence,
     )
     return None
 

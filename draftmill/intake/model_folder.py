@@ -9,7 +9,7 @@ from typing import Any, Literal
 from draftmill.digest import sha256_file
 from draftmill.intake import pickles
 from draftmill.intake.bounded_json import read_object
-from draftmill.intake.config import check_config, check_embedding, check_remote_code
+from draftmill.intake.config import ARCHITECTURES, DRAFTS, check_config, check_embedding, check_remote_code
 from draftmill.intake.findings import Findings
 from draftmill.intake.folder import VOCABULARY, Contents, list_folder
 from draftmill.intake.safetensors_header import TensorEntry
@@ -17,7 +17,7 @@ from draftmill.intake.weights import check_weights
 from draftmill.outcome import Refusal, Refused
 from draftmill.progress import Progress, silent
 
-Role = Literal["model", "donor"]
+Role = Literal["model", "donor", "draft"]
 
 CONFIG_LIMIT = 1 << 20
 TOKENIZER_CONFIG_LIMIT = 16 << 20
@@ -77,18 +77,20 @@ def inspect(folder: Path, role: Role = "model", progress: Progress = silent) -> 
     """Inspects a folder without executing, unpickling or writing anything in it.
 
     A model needs a config, weights of a known architecture, and may lack a tokenizer; a donor needs a tokenizer,
-    and its safetensors files are not looked into. Raises OSError when a file cannot be read.
+    and its safetensors files are not looked into. A draft is a DFlash checkpoint: a model of those architectures that
+    only readers of our own open, so that its config.json may have an auto_map. Raises OSError when a file cannot be
+    read.
     """
     findings = Findings()
     contents = list_folder(folder, findings)
     if findings and not contents.present:
         return Intake(role, findings.refusals, None, True, {})
-    texts = _read_texts(folder, contents, findings)
+    texts = _read_texts(folder, contents, findings, role)
     config = texts.get("config.json", {})
     architecture, tensors = None, None
-    if role == "model":
+    if role != "donor":
         if "config.json" in texts:
-            architecture = check_config(config, findings)
+            architecture = check_config(config, findings, DRAFTS if role == "draft" else ARCHITECTURES)
         elif "config.json" not in contents.present:
             findings.add(
                 "intake.config_missing",
@@ -115,7 +117,7 @@ def inspect(folder: Path, role: Role = "model", progress: Progress = silent) -> 
     return Intake(role, findings.refusals, architecture, weights_only, files, carried, tensors, config)
 
 
-def _read_texts(folder: Path, contents: Contents, findings: Findings) -> dict[str, dict[str, Any]]:
+def _read_texts(folder: Path, contents: Contents, findings: Findings, role: Role) -> dict[str, dict[str, Any]]:
     """The JSON objects that tools read, each checked for what makes tools run foreign code."""
     texts = {}
     for path in contents.kinds:
@@ -131,7 +133,7 @@ def _read_texts(folder: Path, contents: Contents, findings: Findings) -> dict[st
             findings.extend(refused.refusals)
             continue
         if path.endswith("config.json"):
-            check_remote_code(texts[path], path, findings)
+            check_remote_code(texts[path], path, findings, auto_map=role == "draft" and path == "config.json")
     return texts
 
 

@@ -33,6 +33,7 @@ from draftmill.store.manifest import TOP, Manifest, read_manifest
 from draftmill.store.reading import get
 
 PROOF, GATE, GATE_PAGE = "proof.json", "gate.json", "report.html"
+ACCOUNT = "conversion.json"
 REPORTS, REPORT = "reports/measure/", "report.json"
 THREADS = 8
 
@@ -133,7 +134,11 @@ def row_of(
     """The row of a publication. evidence: the content of proof.json or gate.json, by name."""
     models = [file for file in manifest.files if file.role == "model"]
     parts = [parse_gguf_name(PurePosixPath(file.path).name) or {} for file in models]
-    found: dict[str, Any] = _of_package(manifest, evidence) if manifest.kind == "package" else _of_model(evidence)
+    found: dict[str, Any]
+    if manifest.kind == "package":
+        found = _of_package(manifest, evidence)
+    else:
+        found = _of_checkpoint(manifest) if _is_checkpoint(manifest) else _of_model(evidence)
     own = {each.report: each for file in models for each in (measurements or {}).get(file.sha256, ())}
     targets = [*found.pop("targets"), *(each.target_name for each in own.values())]
     return Row(
@@ -164,7 +169,19 @@ def row_of(
 def route_of(manifest: Manifest) -> str:
     if manifest.kind == "package":
         return "gate"
+    if _is_checkpoint(manifest):
+        return "dflash"
     return "gguf_borrowed" if manifest.donor else "gguf"
+
+
+def _is_checkpoint(manifest: Manifest) -> bool:
+    """Of a DFlash checkpoint made into a GGUF: the account of the conversion lies beside it."""
+    return any(file.path.endswith(f".{ACCOUNT}") for file in manifest.files)
+
+
+def _of_checkpoint(manifest: Manifest) -> dict[str, Any]:
+    target = manifest.donor.source.repo if manifest.donor else None
+    return {"family": "DFlash checkpoint", "verdict": "pass", "targets": [target] if target else []}
 
 
 def _of_model(evidence: Mapping[str, dict[str, Any]]) -> dict[str, Any]:

@@ -38,6 +38,7 @@ def test_every_drafter_that_the_vendors_name_has_a_row_of_its_family(shipped: Ca
         "FastFlowLM/Nemotron-3.5-Bolt-E4B-DFlash-NPU2": "DFlash",
         "FastFlowLM/Qwen3.8-27B-DFlash2-NPU2": "DFlash 2",
     }
+    expected["nvidia/NVIDIA-Nemotron-3.5-Bolt-E4B-4GB-DFlash"] = "DFlash GGUF"
     assert {repo: row.family for repo, row in shipped.drafters.items() if repo in expected} == expected
     others = set(shipped.drafters) - expected.keys()
     assert {shipped.drafters[repo].family for repo in others} == {"DFlash checkpoint"}
@@ -49,8 +50,11 @@ def test_each_rows_family_has_its_name_too(shipped: Catalogue) -> None:
 
 
 def test_every_pard_2_has_a_donor_and_a_refused_family_says_what_would_change_that(shipped: Catalogue) -> None:
+    targets = {"z-lab/Qwen3-4B-DFlash-b16": "Qwen/Qwen3-4B"}
+    """Of checkpoints, whose target's vocabulary is written."""
     for repo, row in shipped.drafters.items():
-        assert (row.donor is not None) == (row.family == "PARD-2"), repo
+        assert (row.donor is not None) == (row.family == "PARD-2" or repo in targets), repo
+    assert {repo: (shipped.drafters[repo].donor or "").partition("@")[0] for repo in targets} == targets
     gumiho = shipped.families["Gumiho"]
     codes = [reason.code for reason in gumiho.reasons]
     assert codes == ["gumiho.no_config", "gumiho.pickle_only", "gumiho.flat_verifier"]

@@ -47,7 +47,7 @@ def shown(repo: str, config: dict[str, Any] | None, files: tuple[str, ...] = WEI
         ),
         (
             shown("nvidia/NVIDIA-Nemotron-3.5-Bolt-E4B-4GB-DFlash", None, ("draft.gguf",)),
-            "DFlash checkpoint",
+            "DFlash GGUF",
             "the name, with the files,",
         ),
     ],

@@ -260,7 +260,7 @@ def test_time_is_what_the_jobs_took_before_scaled_by_bytes(place: Place) -> None
 def test_a_route_that_is_no_module_is_told_by_its_line(place: Place) -> None:
     place.edit("route: gate", "route: ship")
     with pytest.raises(
-        BadConfiguration, match=r"line \d+, families.DFlash.route: there is no route ship; they are gate"
+        BadConfiguration, match=r"line \d+, families.DFlash.route: there is no route ship; they are dflash, gate"
     ):
         place.plan()
 

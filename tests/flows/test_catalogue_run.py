@@ -13,8 +13,10 @@ from pathlib import Path
 from typing import Any
 from urllib.request import Request, urlopen
 
+import numpy as np
 import pytest
 from gguf import GGUFReader
+from safetensors import deserialize
 
 from draftmill.catalogue.standing import read_standings
 from draftmill.store.index import read_index
@@ -25,12 +27,18 @@ from tests.support.catalogue_hub import (
     BORROWER,
     BROKEN,
     CATALOGUE,
+    CHECKPOINT,
+    CHECKPOINTS,
     DONOR,
+    FOREIGN,
     HEAD,
+    NAMELESS,
     PACKAGE,
     PLAIN,
+    QWEN3,
     write_all,
     write_catalogue,
+    write_checkpoints,
     write_plain,
 )
 from tests.support.hub_server import Fault, MisbehavingHub, misbehaving_hub
@@ -38,7 +46,7 @@ from tests.support.hub_server import Fault, MisbehavingHub, misbehaving_hub
 pytestmark = pytest.mark.slow
 
 LOCKED = "tiny/PARD-Locked-1M"
-COUNTS = {"pass": 3, "refused": 2, "failed": 1}
+COUNTS = {"pass": 4, "refused": 4, "failed": 1}
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +64,10 @@ class Mill:
     def __init__(self, folder: Path, hub: MisbehavingHub, root: Path) -> None:
         self.folder, self.hub, self.root = folder, hub, root
         row = "family: DFlash, licence: openmdw-1.1"
-        self.catalogue = write_catalogue(folder, CATALOGUE.replace(row, f"{row}, donor: {DONOR}@main"))
+        text = CATALOGUE.replace(row, f"{row}, donor: {DONOR}@main")
+        for old, new in CHECKPOINTS.items():
+            text = text.replace(old, new)
+        self.catalogue = write_catalogue(folder, text)
         self.store = LocalStore(folder / "store")
 
     def start(self, *arguments: str) -> subprocess.Popen[str]:
@@ -89,6 +100,7 @@ def mill(tmp_path_factory: pytest.TempPathFactory, prefect: str) -> Iterator[Mil
     folder = tmp_path_factory.mktemp("catalogue")
     root = folder / "hub"
     write_all(root)
+    write_checkpoints(root)
     write_plain(root, LOCKED)
     (root / LOCKED / "NOTICE").write_text("another commit than the other one's")
     with misbehaving_hub(root) as hub:
@@ -123,8 +135,11 @@ def test_one_drafters_failure_is_one_row(first: tuple[int, dict[str, Any], str])
         PACKAGE: "pass",
         PLAIN: "pass",
         BORROWER: "pass",
+        CHECKPOINT: "pass",
         HEAD: "refused",
         BROKEN: "refused",
+        NAMELESS: "refused",
+        FOREIGN: "refused",
         LOCKED: "failed",
     }
     assert found[LOCKED]["code"] == "hub.not_permitted"
@@ -138,7 +153,7 @@ def test_what_passed_is_in_the_store_and_every_verdict_in_its_index(
     mill: Mill, first: tuple[int, dict[str, Any], str]
 ) -> None:
     found = rows(first[1])
-    for repo in (PACKAGE, PLAIN, BORROWER):
+    for repo in (PACKAGE, PLAIN, BORROWER, CHECKPOINT):
         assert mill.store.head(found[repo]["manifest"]) is not None
     stored = read_index(mill.store)
     assert stored is not None
@@ -147,10 +162,13 @@ def test_what_passed_is_in_the_store_and_every_verdict_in_its_index(
         PACKAGE: "pass",
         PLAIN: "pass",
         BORROWER: "pass",
+        CHECKPOINT: "pass",
         HEAD: "refused",
         BROKEN: "refused",
+        NAMELESS: "refused",
+        FOREIGN: "refused",
     }
-    for entry in (PACKAGE, PLAIN, BORROWER):
+    for entry in (PACKAGE, PLAIN, BORROWER, CHECKPOINT):
         assert index[entry].manifest == found[entry]["manifest"]
         # What the plan computed before any work is what the manifest says.
         assert index[entry].recipe == found[entry]["recipe"]
@@ -188,10 +206,64 @@ def test_an_accepted_package_is_published_as_a_gguf_with_its_targets_vocabulary(
     assert [quant.encoding for quant in row.quants] == ["Q4_1"]
 
 
+def test_a_checkpoint_is_published_as_a_gguf_that_holds_its_bytes_and_its_targets_tokens(
+    mill: Mill, first: tuple[int, dict[str, Any], str]
+) -> None:
+    row = rows(first[1])[CHECKPOINT]
+    assert (row["route"], row["pairs"]) == ("dflash", [])
+    (remark,) = row["remarks"]
+    assert f"{QWEN3}@main is not pinned" in remark
+    manifest = read_manifest((mill.store.root / row["manifest"]).read_bytes(), row["manifest"])
+    roles = {file.path: file.role for file in manifest.files}
+    (name,) = (path for path, role in roles.items() if role == "model")
+    assert name.startswith("Small-DFlash-b8-") and name.endswith("-BF16.gguf")
+    account = name.replace(".gguf", ".conversion.json")
+    assert roles == {name: "model", account: "evidence", "LICENSE": "licence"}
+    # The code beside the weights was never downloaded.
+    taken = sorted(file.path for file in manifest.source.files)
+    assert taken == ["LICENSE", "README.md", "config.json", "model.safetensors"]
+    folder = (mill.store.root / row["manifest"]).parent
+    assert manifest.donor and manifest.donor.source.repo == QWEN3
+    assert hashlib.sha256((folder / account).read_bytes()).hexdigest() == manifest.donor.proof
+    assert (manifest.licence.id, manifest.licence.text) == ("MIT", "LICENSE")
+    assert [(each.name, each.relation, each.licence) for each in manifest.lineage] == [(QWEN3, "donor", "apache-2.0")]
+    assert "every value is the checkpoint's" in manifest.can[0]
+    read = GGUFReader(folder / name)
+    assert read.fields["general.architecture"].contents() == "dflash"
+    assert read.fields["dflash.target_layers"].contents() == [2, 6, 10]  # of a config that says 1, 5, 9
+    vocabulary = json.loads((mill.root / QWEN3 / "tokenizer.json").read_text())["model"]["vocab"]
+    tokens = read.fields["tokenizer.ggml.tokens"].contents()
+    assert len(tokens) == 300 and tokens[: len(vocabulary)] == sorted(vocabulary, key=vocabulary.__getitem__)
+    source = dict(deserialize((mill.root / CHECKPOINT / "model.safetensors").read_bytes()))
+    held = {each.name: each.data.tobytes() for each in read.tensors}
+    assert held["blk.0.ffn_up.weight"] == source["layers.0.mlp.up_proj.weight"]["data"]
+    bits = [np.frombuffer(each["data"], np.uint16) for each in source.values()]
+    # Matrices stay BF16; a norm, of at most 256 values, becomes the float32 that has its bits above.
+    expected = [b.tobytes() if b.size > 256 else (b.astype(np.uint32) << 16).tobytes() for b in bits]
+    assert sorted(held.values()) == sorted(expected)
+    index = read_index(mill.store)
+    assert index
+    (line,) = (line for line in index.index.newest() if line.entry == CHECKPOINT)
+    assert (line.family, line.route, line.targets) == ("DFlash checkpoint", "dflash", (QWEN3,))
+
+
+def test_a_checkpoint_without_a_target_or_with_one_that_is_not_written_says_what_would_change_it(
+    first: tuple[int, dict[str, Any], str],
+) -> None:
+    found = rows(first[1])
+    (nameless,), (foreign,) = found[NAMELESS]["refusals"], found[FOREIGN]["refusals"]
+    assert (nameless["code"], nameless["where"]) == ("catalogue.no_donor", f"drafters.{NAMELESS}.donor")
+    assert nameless["measured"] is None
+    assert "donor: owner/target@commit" in nameless["would_change"]
+    assert found[NAMELESS]["download_bytes"] == 0
+    assert (foreign["code"], foreign["measured"]) == ("dflash.target_architecture", "['GemmaForCausalLM']")
+    assert "--target TARGET.gguf" in foreign["would_change"]
+
+
 def test_every_verdict_is_on_the_pages(first: tuple[int, dict[str, Any], str], mill: Mill) -> None:
     page = (mill.store.root / "index.html").read_text()
     assert hashlib.sha256((mill.store.root / "index.json").read_bytes()).hexdigest() in page
-    for repo in (PLAIN, BORROWER, HEAD, BROKEN):
+    for repo in (PLAIN, BORROWER, CHECKPOINT, HEAD, BROKEN):
         assert f'<a href="models/{repo}/index.html">{repo}</a>' in page
     assert "gumiho.flat_verifier" in (mill.store.root / "models" / HEAD / "index.html").read_text()
     assert "off-pair" in (mill.store.root / "models" / BORROWER / "index.html").read_text()
@@ -257,7 +329,7 @@ def test_what_does_not_fit_is_a_row_and_the_small_ones_run(mill: Mill, first: tu
         BROKEN,
         LOCKED,
     }
-    assert found[PACKAGE]["verdict"] == "pass"
+    assert found[PACKAGE]["verdict"] == found[CHECKPOINT]["verdict"] == "pass"
     assert "--memory" in found[PLAIN]["sentence"]
 
 

@@ -54,7 +54,7 @@ def test_a_premise_that_no_longer_holds_takes_the_verdict_away() -> None:
 
 
 def test_the_routes_are_the_modules_of_the_package() -> None:
-    assert routes() == ("gate", "gguf", "gguf_borrowed", "refuse")
+    assert routes() == ("dflash", "gate", "gguf", "gguf_borrowed", "refuse")
     for name in routes():
         route = find_route(name)
         assert route.kind in ("model", "package")

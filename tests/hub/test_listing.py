@@ -90,6 +90,12 @@ def test_a_tokenizer_takes_no_weights() -> None:
     assert aside == ["model.safetensors", "x.bin", "x.py"]
 
 
+def test_a_draft_takes_weights_and_a_mask_row_and_no_code() -> None:
+    names = ["LICENSE", "config.json", "mask_embedding.pt", "model.safetensors", "model.safetensors.index.json"]
+    aside = ["dflash.py", "pytorch_model.bin", "training_args.pt"]
+    assert select(names + aside, "draft", "x") == (names, aside)
+
+
 def test_a_repository_without_any_model_file_is_refused() -> None:
     with pytest.raises(Refused) as refused:
         select(["data.csv"], "model", "x")

@@ -7,9 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from draftmill.dflash.config import ARCHITECTURES
+from draftmill.intake.config import DRAFTS
 from draftmill.intake.model_folder import inspect
 from tests.support import pickled
 from tests.support.checkpoints import config, tensor_shapes, write_checkpoint
+from tests.support.dflash_packages import SMALLEST, checkpoint
 from tests.support.inputs import qwen3_tokenizer
 from tests.support.malformed import donor, edit_json, setting, sharded, single
 
@@ -93,6 +96,27 @@ def test_a_donor_needs_no_weights_but_its_config_must_not_name_code(tmp_path: Pa
     assert codes(folder, "donor") == []
     edit_json("config.json", setting(auto_map={"AutoModel": "x.Y"}))(folder)
     assert codes(folder, "donor") == ["intake.auto_map"]
+
+
+def test_a_dflash_checkpoint_enters_as_a_draft_alone_and_its_code_does_not(tmp_path: Path) -> None:
+    folder = tmp_path / "draft"
+    checkpoint(folder, **SMALLEST)
+    assert codes(folder, "draft") == []
+    edit_json("config.json", setting(auto_map={"AutoModel": "dflash.Draft"}))(folder)
+    assert codes(folder, "draft") == []
+    assert codes(folder) == ["intake.architecture_unknown", "intake.auto_map"]
+    (finding,) = (each for each in inspect(folder).findings if each.code == "intake.architecture_unknown")
+    assert "draftmill dflash convert FOLDER OUT.gguf --to gguf --target TARGET" in finding.sentence
+    (folder / "tokenizer_config.json").write_text('{"auto_map": {"AutoTokenizer": ["x.Y", null]}}')
+    (folder / "dflash.py").write_text("raise SystemExit('never run')")
+    edit_json("config.json", setting(_attn_implementation="acme/kernel"))(folder)
+    assert codes(folder, "draft") == ["intake.attention_implementation", "intake.auto_map", "intake.code_file"]
+
+
+def test_a_model_is_no_draft_and_the_drafts_are_those_that_are_converted(tmp_path: Path) -> None:
+    single(tmp_path / "model")
+    assert codes(tmp_path / "model", "draft") == ["intake.architecture_unknown"]
+    assert set(DRAFTS) == ARCHITECTURES.keys()
 
 
 @pytest.mark.parametrize(

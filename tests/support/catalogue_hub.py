@@ -16,6 +16,10 @@ TARGET = "tiny/Another"
 """What the borrower was trained for: a card, and nothing that could be paired."""
 PACKAGE, HEAD = "fast/Small-DFlash-NPU2", "tiny/Gumiho-small-1m"
 
+CHECKPOINT, NAMELESS, FOREIGN = "up/Small-DFlash-b8", "up/Other-DFlash-b8", "up/Foreign-DFlash-b8"
+QWEN3, GEMMA = "tiny/Qwen3-Target", "tiny/Gemma-Target"
+"""Targets of the first and of the last; of the second the row names none."""
+
 CATALOGUE = """families:
   PARD:
     route: gguf
@@ -73,6 +77,24 @@ targets:
 """The broken one has no row: it is taken by its name."""
 
 
+CHECKPOINTS = {
+    "families:\n": """families:
+  DFlash checkpoint:
+    route: dflash
+    names: [up/*-DFlash-*]
+    signs:
+      - without: ["*.q4nx"]
+        config: {architectures: DFlashDraftModel}
+""",
+    "drafters:\n": f"""drafters:
+  {CHECKPOINT}: {{family: DFlash checkpoint, donor: {QWEN3}@main}}
+  {NAMELESS}: {{family: DFlash checkpoint}}
+  {FOREIGN}: {{family: DFlash checkpoint, donor: {GEMMA}@main}}
+""",
+}
+"""What replaces what in the catalogue, for a hub that has checkpoints too."""
+
+
 def write_donor(root: Path) -> None:
     from draftmill.gguf.header import read_header
     from flows.demo.smollm2 import write_tokenizer
@@ -108,6 +130,24 @@ def write_package(root: Path) -> None:
     tiny(root / PACKAGE, 1, **SMALLEST | {"vocab_size": 49152})
     (root / PACKAGE / "LICENSE.OpenMDW-1.1").write_text("terms")
     (root / PACKAGE / "README.md").write_text("---\nlicense: other\nlicense_name: openmdw-1.1\n---\n")
+
+
+def write_checkpoints(root: Path) -> None:
+    """As upstream publishes them: with code beside the weights, which config.json names."""
+    from tests.dflash.gguf_form.small import write_checkpoint, write_target
+
+    for repo in (CHECKPOINT, NAMELESS, FOREIGN):
+        write_checkpoint(root / repo, num_hidden_layers=1, intermediate_size=256)
+        path = root / repo / "config.json"
+        path.write_text(json.dumps(json.loads(path.read_text()) | {"auto_map": {"AutoModel": "dflash.Draft"}}))
+        (root / repo / "dflash.py").write_text("raise SystemExit('never run')\n")
+        (root / repo / "README.md").write_text("---\nlicense: mit\n---\n")
+        (root / repo / "LICENSE").write_text("MIT License: terms")
+    for repo, architecture in ((QWEN3, "Qwen3ForCausalLM"), (GEMMA, "GemmaForCausalLM")):
+        write_target(root / repo, "Qwen3ForCausalLM", num_hidden_layers=12)
+        path = root / repo / "config.json"
+        path.write_text(json.dumps(json.loads(path.read_text()) | {"architectures": [architecture]}))
+        (root / repo / "README.md").write_text("---\nlicense: apache-2.0\n---\n")
 
 
 def write_head(root: Path) -> None:
