@@ -73,7 +73,7 @@ def cross(
     library_path: LibraryPath = None,
     kv: Annotated[Literal["f32", "f16", "bf16"], typer.Option(help="The engines' cached keys and values.")] = "f32",
     p_min: Annotated[float, typer.Option(min=0, max=1, help="The engines' gate; the own loop has none.")] = 0.0,
-    threads: Annotated[int | None, typer.Option(min=1, help="Threads of each loop. Default: all cores.")] = None,
+    threads: Annotated[int | None, typer.Option(min=1, help="Threads of each loop. Default: what torch takes.")] = None,
     near_tie: Annotated[
         float, typer.Option(min=1e-9, help="Greatest gap of two logits that counts as undecided.")
     ] = 0.05,
@@ -96,6 +96,7 @@ def cross(
     from draftmill.cli.measure_running import ended_by_signals, ready
     from draftmill.dflash.forward import WindowRule
     from draftmill.measurement.cross import Pair, measure_cross
+    from draftmill.measurement.cross_files import check_same_draft
     from draftmill.measurement.cross_record import CrossOptions
     from draftmill.measurement.device.lock import device_lock
     from draftmill.measurement.device.preflight import preflight
@@ -117,6 +118,9 @@ def cross(
     from draftmill.cli.measure import chosen_prompts
 
     with ending(as_json):
+        # Before a device is waited for.
+        if drafter_gguf:
+            check_same_draft(drafter, drafter_gguf, causal)
         profile, engines = _engines(devices, device, engine, library_path)
         chosen = chosen_prompts(prompts, kind, quick)
         run = new_run()

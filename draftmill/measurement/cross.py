@@ -13,7 +13,7 @@ from draftmill.dflash.forward import Draft
 from draftmill.measurement.cross_assisted import NAME, run_assisted
 from draftmill.measurement.cross_compare import explain
 from draftmill.measurement.cross_engine import run_engine
-from draftmill.measurement.cross_files import described, draft_gguf, target_gguf
+from draftmill.measurement.cross_files import check_same_draft, described, draft_gguf, target_gguf
 from draftmill.measurement.cross_probe import OwnProbe
 from draftmill.measurement.cross_record import Absent, Cross, CrossOptions, Departure, Gguf, Route
 from draftmill.measurement.device.profiles import CPU, Device
@@ -53,7 +53,12 @@ def measure_cross(
     engines: Sequence[tuple[str, Device]] = (("xllamacpp", CPU),),
     progress: Progress = silent,
 ) -> Cross:
-    """engines: name of a route -> its device. Raises what `measure_by_loop` raises; other routes become absent."""
+    """engines: name of a route -> its device; threads that are not asked for are as many as the own loop took.
+
+    Raises what `check_same_draft` and `measure_by_loop` raise; other routes become absent.
+    """
+    if pair.drafter_gguf:
+        check_same_draft(pair.drafter, pair.drafter_gguf, loop.causal)
     own = measure_by_loop(
         pair.target,
         pair.drafter,
@@ -67,6 +72,7 @@ def measure_cross(
         near_tie=options.near_tie,
         progress=progress,
     )
+    options = options.model_copy(update={"threads": own.regime.threads})
     encoded, _ = encode(pair.target, prompts, form)
     routes: list[Route] = []
     absent: list[Absent] = []
@@ -139,8 +145,7 @@ def _with_target(
     with Draft.open(pair.drafter, packed=loop.packed, causal=loop.causal, window_rule=loop.window_rule) as draft:
         model = load_model(pair.target, device=loop.torch_device, dtype=loop.dtype)
         target = TransformersTarget(model, draft.config.target_layer_ids, str(pair.target))
-        if options.threads:
-            target.use_threads(options.threads)
+        target.use_threads(options.threads)
         try:
             routes.append(run_assisted(model, draft.weights, encoded, own, progress=progress))
         except MillError as error:

@@ -3,6 +3,9 @@
 from collections import Counter
 from pathlib import Path
 
+import numpy as np
+
+from draftmill.dflash.conversion.account import carried
 from draftmill.dflash.forward import Draft
 from draftmill.dflash.gguf_form.writing import write_gguf
 from draftmill.dflash.package import Package
@@ -64,6 +67,34 @@ def described(path: Path, made: str | None) -> Gguf:
         types=dict(sorted(types.items())),
         rounded=tuple(sorted(kind for kind in types if kind != "F32")),
     )
+
+
+def check_same_draft(drafter: Path, gguf: Path, causal: bool | None) -> None:
+    """causal: as told, for configs that do not state it. Reals are held as float32, as a GGUF has them; weights are
+    not compared.
+
+    Raises Refused with every key that decides the drafts and differs (cross.other_draft), what `Draft.open` raises.
+    """
+    with Draft.open(drafter, causal=causal) as one, Draft.open(gguf, causal=causal) as other:
+        expected, measured = carried(one.config), carried(other.config)
+    refusals = [
+        Refusal(
+            "cross.other_draft",
+            f"{gguf.name}:{key}",
+            measured[key],
+            value,
+            f"{gguf.name} is another draft than {drafter}, so that their rounds say nothing of each other: give "
+            "the GGUF of this drafter, or leave --drafter-gguf away and it is made.",
+        )
+        for key, value in expected.items()
+        if _stored(measured[key]) != _stored(value)
+    ]
+    if refusals:
+        raise Refused(*refusals)
+
+
+def _stored(value: object) -> object:
+    return np.float32(value) if isinstance(value, float) else value
 
 
 def stem(folder: Path) -> str:

@@ -69,7 +69,8 @@ class Absent(Record):
 class Departure(Record):
     """The first round of an answer at which a route departs from the own loop.
 
-    round: from 0. tokens: new tokens before it. own, other: accepted drafts of both, None where a list has ended.
+    round: from 0, where tables and sentences count from 1. tokens: new tokens before it. own, other: accepted drafts of
+    both, None where a list has ended.
     token: the new token (from 0) at which the two were decided otherwise. gap: of the two scores that decided it there
     (draft's or target's logits), None where nothing was undecided. evidence: a sentence.
     """
@@ -91,6 +92,7 @@ class CrossOptions(Record):
 
     kv: type of cached keys and values. p_min: the engine's gate; 0 offers every draft, as the own loop does.
     draft_outtype: of a draft's GGUF that is made here (`cross_files.draft_gguf`).
+    threads: of every route; what is not asked for is what the own loop took.
     """
 
     near_tie: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 0.05

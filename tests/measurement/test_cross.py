@@ -1,6 +1,7 @@
 """`draftmill measure cross`: a real draft by three loops that share no line, and what is said where one cannot run."""
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -9,9 +10,11 @@ from typer.testing import CliRunner
 from draftmill.cli.measure import app
 from draftmill.dflash.package import write
 from draftmill.dflash.synthetic import synthetic_config, synthetic_tensors
+from draftmill.measurement.cross_files import check_same_draft
 from draftmill.measurement.cross_record import Cross, load_any
 from draftmill.outcome import Refused
 from draftmill.q4nx.encodings import Kind
+from tests.dflash.gguf_form.small import write_draft
 from tests.support.dflash_packages import real_draft
 from tests.support.hugging_face_target import write_target
 from tests.support.smollm2_target import smollm2_target
@@ -31,7 +34,7 @@ def run(*words: object) -> tuple[int, str]:
 
 
 @pytest.fixture(scope="module")
-def recorded(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, list[int], list[object]]:
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Path, list[int], list[object]]]:
     """Folder of the draft, that of the prompts, recorded accepted drafts of each round, and what every run says."""
     draft = real_draft()
     if draft is None:
@@ -41,9 +44,12 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, list
     (place / "prompts.jsonl").write_text(json.dumps({"name": "code", "kind": "code", "text": prompt["prompt"]}))
     fixed = [
         "--drafter", draft, "--target", smollm2_target(tmp_path_factory), "--prompts", place / "prompts.jsonl",
-        "--max-new", BUDGET, "--threads", 1, "--work", place / "work",
+        "--max-new", BUDGET, "--work", place / "work",
     ]  # fmt: skip
-    return draft, place, [each - 1 for each in prompt["accepted"]], fixed
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # as OMP_NUM_THREADS=1 does: every loop then takes one
+    yield draft, place, [each - 1 for each in prompt["accepted"]], fixed
+    torch.set_num_threads(threads)
 
 
 @pytest.mark.slow
@@ -66,6 +72,7 @@ def test_three_loops_give_the_recorded_rounds_of_a_real_draft(recorded, tmp_path
     assert engine.target and engine.draft and engine.target.made and engine.draft.made
     assert engine.target.rounded == engine.draft.rounded == ()
     assert engine.regime.p_min == 0 and engine.regime.n_max == 7 and engine.regime.target_kv == "f32/f32"
+    assert engine.regime.threads == record.own.regime.threads == record.options.threads == 1
     for name in ("report.md", "report.html"):
         assert "Where they depart, and why" in (tmp_path / name).read_text()
     shown = CliRunner().invoke(app, ["show", str(tmp_path / "report.json")], env={"COLUMNS": "200"})
@@ -130,6 +137,23 @@ def test_a_record_that_contradicts_itself_is_not_loaded(made_up):
         spoil(spoiled["record"])
         with pytest.raises(Refused):
             load_any(json.dumps(spoiled).encode())
+
+
+def test_a_gguf_of_another_draft_is_refused_before_anything_runs(made_up, tmp_path):
+    """A scale that is no float32 is the same draft: a GGUF cannot hold more of it."""
+    same = {"input_embedding_scale": 50.596442562694074}
+    for name, changes in (("same", same), ("other", same | {"block_size": 6, "rms_norm_eps": 2e-5})):
+        write_draft(tmp_path / name, **changes)
+    drafter = tmp_path / "same" / "checkpoint"
+    check_same_draft(drafter, tmp_path / "same" / "draft.gguf", None)
+    gguf = tmp_path / "other" / "draft.gguf"
+    code, out = of_made_up(made_up, "draft1", "--drafter", drafter, "--drafter-gguf", gguf, "--json")
+    refused = json.loads(out)
+    assert (code, refused["code"]) == (1, "cross.other_draft")
+    assert {each["where"]: (each["measured"], each["expected"]) for each in refused["refusals"]} == {
+        "draft.gguf:block_size": (6, 8),
+        "draft.gguf:rms_norm_eps": (2e-5, 1e-6),
+    }
 
 
 @pytest.mark.parametrize(
