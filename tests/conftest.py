@@ -2,6 +2,7 @@
 own."""
 
 import os
+import signal
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,11 @@ from draftmill.measurement.device.lock import LOCKS
 
 CONTAINERS = "mark.docker"
 LONG = ("mark.slow", "mark.stock", "/e2e/", "test_catalogue_run")
+
+
+# A shell that starts the suite in the background has it ignore interrupts, and so would all that the tests interrupt.
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True, scope="session")
