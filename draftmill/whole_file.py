@@ -17,7 +17,8 @@ def whole_file(path: Path) -> Iterator[Path]:
         with beside.open("rb") as file:
             os.fsync(file.fileno())
         beside.replace(path)
-        _sync_folder(path.parent)
+        with suppress(OSError):  # the file itself is safe by then
+            sync_folder(path.parent)
     finally:
         beside.unlink(missing_ok=True)
 
@@ -28,11 +29,10 @@ def write_whole(path: Path, content: str | bytes) -> None:
         beside.write_bytes(content.encode() if isinstance(content, str) else content)
 
 
-def _sync_folder(folder: Path) -> None:
-    # Some filesystems do not sync folders; the file itself is safe there by then.
-    with suppress(OSError):
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+def sync_folder(folder: Path) -> None:
+    """A name in it outlives a loss of power. Raises OSError, also where a filesystem does not sync folders."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,11 +1,12 @@
 """Folders that are whole or not there: filled beside the final name, synced, then renamed."""
 
-import os
 import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+from draftmill.whole_file import sync_folder
 
 
 @contextmanager
@@ -17,17 +18,9 @@ def whole_folder(folder: Path) -> Iterator[Path]:
     try:
         yield partial
         partial.chmod(0o755)
-        _sync(partial)
+        sync_folder(partial)
         partial.rename(folder)
-        _sync(folder.parent)
+        sync_folder(folder.parent)
     except BaseException:
         shutil.rmtree(partial, ignore_errors=True)
         raise
-
-
-def _sync(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -4,7 +4,6 @@ On disk: `<name>.partial` while a file is unfinished, `<name>` when its bytes ar
 A later call continues: what is there is hashed again from disk, partial files by their prefix and finished ones whole.
 """
 
-import os
 import shutil
 import threading
 from collections.abc import Callable
@@ -21,6 +20,7 @@ from draftmill.hub.source import Hub, Mirror, Source
 from draftmill.hub.transfer import Files, Stopped, Tally, Together, Transfer, no_space
 from draftmill.outcome import BadConfiguration, Refused
 from draftmill.progress import Progress, silent
+from draftmill.whole_file import sync_folder
 
 THREADS = 4
 MARGIN = 64 << 20
@@ -82,7 +82,7 @@ def download(
             together.stop.set()
     if failures:
         raise _worst(failures)
-    _sync_folder(folder)
+    sync_folder(folder)
     return Received(sum(t.received for t in transfers), sum(t.kept for t in transfers))
 
 
@@ -123,11 +123,3 @@ def _worst(failures: list[BaseException]) -> BaseException:
     """Refusals of several files are one; they are final, so they come before what may pass."""
     refusals = [refusal for failure in failures if isinstance(failure, Refused) for refusal in failure.refusals]
     return Refused(*refusals) if refusals else failures[0]
-
-
-def _sync_folder(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

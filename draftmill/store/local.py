@@ -21,6 +21,7 @@ from draftmill.store.bodies import Body, size_of, verified
 from draftmill.store.endings import changed, missing
 from draftmill.store.interface import Check, Creation, Entry, Head, Promises
 from draftmill.store.keys import check_key, check_prefix
+from draftmill.whole_file import sync_folder
 
 HIDDEN = ".draftmill"
 _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
@@ -72,7 +73,7 @@ class LocalStore:
                         raise changed(self.where(key))
                 else:
                     os.rename(partial, target)
-                    _sync_folder(target.parent)
+                    sync_folder(target.parent)
         return sha256
 
     def head(self, key: str) -> Head | None:
@@ -233,7 +234,7 @@ def _link(partial: Path, target: Path) -> bool:
                     where=str(target),
                 ) from error
             raise
-        _sync_folder(target.parent)
+        sync_folder(target.parent)
         return True
     raise changed(str(target))
 
@@ -245,15 +246,7 @@ def _make_folders(folder: Path) -> None:
         folder = folder.parent
     for path in reversed(missing):
         path.mkdir(exist_ok=True)
-        _sync_folder(path.parent)
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+        sync_folder(path.parent)
 
 
 @contextmanager

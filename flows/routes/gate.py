@@ -8,7 +8,7 @@ from draftmill.hub.listing import Listing, Selection, select
 from draftmill.store.manifest import Kind
 from flows.order import Order
 from flows.recipe import Recipe, gate_recipe
-from flows.routes.route import Needs, Outcome, Setting, Subject
+from flows.routes.route import Needs, Outcome, Setting, Subject, order_of
 from flows.runners.runner import GIB, Runner
 
 kind: Kind = "package"
@@ -17,23 +17,7 @@ pairs = False
 
 
 def order(subject: Subject, setting: Setting) -> Order:
-    drafter = subject.drafter
-    return Order(
-        ref=f"{subject.repo}@{subject.commit}",
-        tokenizer_from=drafter.donor,
-        name=drafter.publish_as,
-        licence=drafter.licence_as,
-        licence_statement=drafter.licence_statement,
-        licence_files=drafter.licence_files,
-        licence_texts=dict(setting.licences),
-        derived_from=drafter.derived_from,
-        trained_for=drafter.trained_for,
-        upstream=drafter.upstream,
-        hub=setting.hub,
-        store=setting.store,
-        work=setting.work,
-        runner=setting.runner,
-    )
+    return order_of(subject, setting, tokenizer_from=subject.drafter.donor)
 
 
 def recipe(subject: Subject, order: Order, donor: str | None) -> Recipe:

@@ -5,7 +5,7 @@ from draftmill.hub.listing import Listing, Selection
 from draftmill.store.manifest import Kind, Manifest
 from flows.order import DEFAULT_QUANTS, Order
 from flows.recipe import Recipe, conversion_recipe
-from flows.routes.route import Needs, Outcome, Setting, Subject, size_of
+from flows.routes.route import Needs, Outcome, Setting, Subject, order_of, size_of
 from flows.runners.runner import GIB, Runner
 
 kind: Kind = "model"
@@ -19,23 +19,7 @@ _TOKENIZER = 32 << 20
 
 
 def order(subject: Subject, setting: Setting) -> Order:
-    drafter = subject.drafter
-    return Order(
-        ref=f"{subject.repo}@{subject.commit}",
-        quants=drafter.quants or subject.family.quants or DEFAULT_QUANTS,
-        name=drafter.publish_as,
-        licence=drafter.licence_as,
-        licence_statement=drafter.licence_statement,
-        licence_files=drafter.licence_files,
-        licence_texts=dict(setting.licences),
-        derived_from=drafter.derived_from,
-        trained_for=drafter.trained_for,
-        upstream=drafter.upstream,
-        hub=setting.hub,
-        store=setting.store,
-        work=setting.work,
-        runner=setting.runner,
-    )
+    return order_of(subject, setting, quants=subject.drafter.quants or subject.family.quants or DEFAULT_QUANTS)
 
 
 def recipe(subject: Subject, order: Order, donor: str | None) -> Recipe:

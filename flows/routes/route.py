@@ -43,6 +43,27 @@ class Setting:
     licences: Mapping[str, tuple[Path, ...]] = field(default_factory=dict)
 
 
+def order_of(subject: Subject, setting: Setting, **own: Any) -> Order:
+    """What a row says and a run sets, as every route orders it. own: fields of this route."""
+    drafter = subject.drafter
+    return Order(
+        ref=f"{subject.repo}@{subject.commit}",
+        name=drafter.publish_as,
+        licence=drafter.licence_as,
+        licence_statement=drafter.licence_statement,
+        licence_files=drafter.licence_files,
+        licence_texts=dict(setting.licences),
+        derived_from=drafter.derived_from,
+        trained_for=drafter.trained_for,
+        upstream=drafter.upstream,
+        hub=setting.hub,
+        store=setting.store,
+        work=setting.work,
+        runner=setting.runner,
+        **own,
+    )
+
+
 @dataclass(frozen=True)
 class Needs:
     """Bytes: that come over the network, that a run takes on the disk, and of memory at its largest moment."""
