@@ -11,6 +11,7 @@ from draftmill.cli.ending import ending
 from draftmill.cli.given import refuse_given
 from draftmill.cli.measure_cross import cross, finish_cross, is_cross, write_cross_into
 from draftmill.cli.measure_options import (
+    OF_A_FILE,
     AsJson,
     Budget,
     Context,
@@ -49,6 +50,7 @@ app.command()(cross)
 
 QUICK_PAIRS = 8
 
+OF_PUBLISHING = ("store", "work", "runner")
 OF_ENGINES = ("engine", "library_path", "n_max", "n_min", "p_min", "context", "seed")
 OF_THE_LOOP = ("dtype", "torch_device", "weights", "window", "causal", "fallback")
 
@@ -57,6 +59,7 @@ SERVERS = {"auto": None, "both": True, "one": False}
 
 @app.command()
 def speed(
+    call: typer.Context,
     target: Target,
     draft: Draft,
     device: DeviceName = "cpu",
@@ -98,6 +101,7 @@ def speed(
     text, or something broke.
     """
     _check_gates(n_min, n_max)
+    _check_publishing(call, publish)
     with ending(as_json):
         asked = _request(
             device, devices, engine, library_path, prompts, kind, quick,
@@ -155,6 +159,7 @@ def acceptance(
     --dtype, --torch-device, --weights, --window, --causal and --fallback are of this loop only; --engine,
     --library-path, --n-max, --n-min, --p-min, --context and --seed are of engines only.
     """
+    _check_publishing(call, publish)
     loop = None
     if target.is_dir() or draft.is_dir():
         loop = _loop(target, draft, route, dtype, torch_device, weights, window, causal, fallback)
@@ -243,6 +248,11 @@ def _check_gates(n_min: int, n_max: int) -> None:
         raise typer.BadParameter(f"{n_min} is above --n-max {n_max}: nothing would be drafted", param_hint="--n-min")
 
 
+def _check_publishing(call: typer.Context, publish: bool) -> None:
+    if not publish:
+        refuse_given(call, OF_PUBLISHING, "belongs to the pipeline, which publishes: add --publish, or leave it away")
+
+
 def _request(
     device: str,
     devices: Path | None,
@@ -257,6 +267,8 @@ def _request(
     from draftmill.measurement.request import AskedPrompt, MeasurementRequest, new_run
 
     profile = find_device(devices, device)
+    if library_path and not engine:
+        raise typer.BadParameter(OF_A_FILE, param_hint="--library-path")
     if engine:
         if not engine.is_file():
             raise typer.BadParameter(f"{engine} is no file; name a llama-server by its path", param_hint="--engine")

@@ -10,7 +10,9 @@ from rich.text import Text
 from draftmill.cli.dflash_forward import Causal, PackedOption, Rule, one_of
 from draftmill.cli.ending import ending
 from draftmill.cli.folder import file_path, folder
+from draftmill.cli.given import refuse_given
 from draftmill.cli.measure_options import (
+    OF_A_FILE,
     AsJson,
     DeviceName,
     Devices,
@@ -29,7 +31,11 @@ from draftmill.cli.measure_options import (
 EXITS = {"agree": 0, "explained": 0, "no verdict": 3, "unexplained": 1, "diverged": 1}
 
 
+OF_ENGINES = ("target_gguf", "drafter_gguf", "draft_outtype", "kv", "p_min", "library_path")
+
+
 def cross(
+    call: typer.Context,
     drafter: Annotated[
         Path,
         typer.Option(
@@ -110,6 +116,12 @@ def cross(
         raise typer.BadParameter(
             f"{target} is no folder; the own loop runs a Hugging Face folder", param_hint="--target"
         )
+    if engine == ["none"]:
+        refuse_given(call, OF_ENGINES, "belongs to an engine, and --engine none runs none; leave it away")
+    if drafter_gguf or drafter.is_file():
+        refuse_given(call, ("draft_outtype",), "is of a GGUF that is made of the draft, and one is given")
+    if library_path and not any(each not in ("none", "xllamacpp") for each in engine or ()):
+        raise typer.BadParameter(OF_A_FILE, param_hint="--library-path")
     one_of("--weights", weights, ("decoded", "packed"))
     one_of("--window", window, tuple(WindowRule))
     if report:

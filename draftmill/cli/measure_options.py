@@ -64,6 +64,8 @@ Engine = Annotated[
     Path | None,
     typer.Option(parser=file_path, metavar="FILE", help="A llama-server to use in place of the device's own engine."),
 ]
+OF_A_FILE = "belongs to a llama-server named by its file: name it with --engine"
+"""Why --library-path is refused without one."""
 LibraryPath = Annotated[
     list[Path] | None,
     typer.Option(parser=folder, metavar="FOLDER", help="A folder of its libraries; may be given again."),

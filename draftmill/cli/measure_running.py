@@ -40,11 +40,6 @@ def measure(
     from draftmill.measurement.request import perform
     from draftmill.measurement.statement import check_pair
 
-    if runner == "docker" and not publish:
-        raise typer.BadParameter(
-            "a measurement in a container is a job of the pipeline, which publishes: add --publish, or leave it away",
-            param_hint="--runner",
-        )
     if report:
         ready(report)
     # Before a device is waited for, and before images are built.

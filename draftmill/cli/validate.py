@@ -17,6 +17,7 @@ from rich.table import Table
 
 from draftmill.cli.bar import progress_bar
 from draftmill.cli.folder import file_path, folder
+from draftmill.cli.given import refuse_given
 from draftmill.cli.measure_options import PromptFiles, Quick, TargetDtype, TorchDevice
 from draftmill.cli.retrieval import DEFAULT_STORE, Hub, Store
 from draftmill.cli.telling import plain, printer, tell
@@ -34,6 +35,7 @@ COLOURS = {
     "not applicable": "dim",
 }
 DEFAULT_HUB = "https://huggingface.co"
+OF_PUBLISHING = ("store", "runner", "sign_key")
 PIPELINE = "draftmill.pipeline"
 """Entry points of what needs more than the base install; `validate_package(ref, hub, store, work, runner, sign_key)` is
 one."""
@@ -93,6 +95,10 @@ def validate(
         raise typer.BadParameter("give a package, or --selftest", param_hint="PACKAGE")
     if package is not None and not package.strip():
         raise typer.BadParameter("is empty; give a folder, or owner/repo", param_hint="PACKAGE")
+    if selftest:
+        refuse_given(call, {each.name for each in call.command.params} - {"selftest", "as_json"}, "is of a package")
+    if not publish:
+        refuse_given(call, OF_PUBLISHING, "belongs to --publish")
     check_run_options(call, run, target)
     try:
         if selftest:

@@ -116,6 +116,23 @@ def test_every_option_of_the_run_is_refused_by_name_without_one(given):
         assert {name for name in (*words[::2], "--quick") if name in result.stderr} == names
 
 
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (["PACKAGE", "--runner", "docker", "--store", "s"], {"--runner", "--store"}),
+        (["PACKAGE", "--sign-key", "k"], {"--sign-key"}),
+        (["--selftest", "--report", "r", "--publish"], {"--report", "--publish"}),
+    ],
+)
+def test_an_option_that_nothing_would_heed_is_refused_by_name(given, tmp_path, words, named):
+    words = [str(given / "package") if each == "PACKAGE" else each for each in words]
+    result = CliRunner().invoke(main.app, ["validate", *words], env={"COLUMNS": "200"})
+    assert result.exit_code == 2
+    place = next(line for line in result.stderr.splitlines() if "Invalid value" in line)
+    assert {each for each in ("--runner", "--store", "--sign-key", "--report", "--publish") if each in place} >= named
+    assert not (tmp_path / "r").exists()
+
+
 @pytest.mark.slow
 def test_a_real_draft_that_was_packed_passes_with_what_it_accepts(given, tmp_path, tmp_path_factory):
     draft = real_draft()

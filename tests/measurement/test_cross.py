@@ -157,6 +157,22 @@ def test_a_gguf_of_another_draft_is_refused_before_anything_runs(made_up, tmp_pa
 
 
 @pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (["--engine", "none", "--kv", "f32", "--p-min", 0.5], {"--kv", "--p-min"}),
+        (["--library-path", "."], {"--library-path"}),
+        (["--drafter-gguf", __file__, "--draft-outtype", "f32"], {"--draft-outtype"}),
+    ],
+)
+def test_an_option_that_nothing_would_heed_is_refused_by_name(made_up, words, named):
+    fixed = ["cross", "--drafter", made_up / "draft1", "--target", made_up / "target"]
+    result = CliRunner().invoke(app, [*map(str, fixed), *map(str, words)], env={"COLUMNS": "200"})
+    assert result.exit_code == 2
+    options = ("--kv", "--p-min", "--library-path", "--draft-outtype")
+    assert {each for each in options if each in result.stderr} == named
+
+
+@pytest.mark.parametrize(
     "words", [["--engine", "nothing"], ["--window", "x"], ["--target-gguf", "x"], ["--kv", "q8_0"]]
 )
 def test_wrong_usage(made_up, words):
