@@ -88,13 +88,14 @@ def pieces(tensor: SourceTensor) -> Iterator[np.ndarray]:
     for first in range(0, tensor.shape[0], step):
         rows = np.ascontiguousarray(tensor[first : first + step], np.float32)
         if not np.isfinite(rows).all():
+            broken = first + int(np.argwhere(~np.isfinite(rows))[0][0])
             raise Refused(
                 Refusal(
                     "dflash.not_finite",
                     tensor.name,
                     int(np.count_nonzero(~np.isfinite(rows))),
                     "finite values",
-                    f"Values from row {first} on are infinite or no numbers, so the draft is damaged; take it from its "
+                    f"Values are infinite or no numbers, the first in row {broken}: the draft is damaged; take it from its "
                     "publisher again.",
                 )
             )

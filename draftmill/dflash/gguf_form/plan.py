@@ -64,20 +64,22 @@ def plain_tensor(
         given = np.ascontiguousarray(values[first:last]).reshape(-1)
         stored = cast(given, "F32", kind.name)
         if not all_finite(stored, kind.name):
-            raise Refused(
-                Refusal(
-                    "dflash.gguf_not_finite",
-                    expected.name,
-                    f"a value that {kind.name} cannot hold",
-                    "finite values",
-                    "The tensor holds infinities, numbers that are none, or values beyond 65504 that F16 cannot hold; "
-                    "convert to bf16 or f32. If that is refused too, the draft is damaged.",
-                )
-            )
+            raise _not_held(expected.name, given, kind)
         moved = np.abs(cast(stored, kind.name, "F32") - given)
         return Piece(stored.view(np.uint8), int(np.count_nonzero(moved)), float(moved.max(initial=0)))
 
     return Planned(expected, kind, source, None, prod(expected.shape), reason, piece, _step(expected, align))
+
+
+def _not_held(name: str, given: np.ndarray, kind: GGMLQuantizationType) -> Refused:
+    """given: as they are in the source, of which some are none or too large."""
+    broken = int(np.count_nonzero(~np.isfinite(given)))
+    if broken:
+        said = "The tensor holds infinities or numbers that are none: the draft is damaged; take it from its source again."
+        return Refused(Refusal("dflash.gguf_not_finite", name, broken, "finite values", said))
+    largest = float(np.abs(given).max())
+    said = f"{kind.name} cannot hold values as large as these; convert to bf16 or f32."
+    return Refused(Refusal("dflash.gguf_not_finite", name, largest, f"values that {kind.name} holds", said))
 
 
 def coded_tensor(
