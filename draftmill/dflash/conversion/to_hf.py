@@ -95,8 +95,8 @@ def pieces(tensor: SourceTensor) -> Iterator[np.ndarray]:
                     tensor.name,
                     int(np.count_nonzero(~np.isfinite(rows))),
                     "finite values",
-                    f"Values are infinite or no numbers, the first in row {broken}: the draft is damaged; take it from its "
-                    "publisher again.",
+                    f"Values are infinite or no numbers, the first in row {broken}: the draft is damaged; take it "
+                    "from its publisher again.",
                 )
             )
         yield rows

@@ -75,7 +75,9 @@ def _not_held(name: str, given: np.ndarray, kind: GGMLQuantizationType) -> Refus
     """given: as they are in the source, of which some are none or too large."""
     broken = int(np.count_nonzero(~np.isfinite(given)))
     if broken:
-        said = "The tensor holds infinities or numbers that are none: the draft is damaged; take it from its source again."
+        said = (
+            "The tensor holds infinities or numbers that are none: the draft is damaged; take it from its source again."
+        )
         return Refused(Refusal("dflash.gguf_not_finite", name, broken, "finite values", said))
     largest = float(np.abs(given).max())
     said = f"{kind.name} cannot hold values as large as these; convert to bf16 or f32."

@@ -204,6 +204,10 @@ def test_a_number_that_is_none_is_not_carried_on(made: Path, tmp_path: Path) -> 
     assert refusals(lambda: to("hf", tmp_path / "p", tmp_path / "out")) == [
         ("dflash.not_finite", name.removeprefix("model."))
     ]
+    edit_container(tmp_path / "p", lambda tensors: tensors[name].data[:2].view("<u2").fill(0x3C00))
+    edit_container(tmp_path / "p", lambda tensors: tensors[name].data[46:48].view("<u2").fill(0x7FC0))
+    with pytest.raises(Refused, match=r"the first in row 23:"):  # scales of a group: 32 outputs side by side
+        to("hf", tmp_path / "p", tmp_path / "out")
     assert sorted(os.listdir(tmp_path)) == ["p"]
 
 

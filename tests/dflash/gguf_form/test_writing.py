@@ -337,6 +337,12 @@ def test_a_value_that_f16_cannot_hold_leaves_no_file(target, tmp_path) -> None:
     found = refusal(checkpoint, target, tmp_path / "d.gguf", outtype="f16")
     assert found == [("dflash.gguf_not_finite", PROJECTION)]
     assert list(tmp_path.glob(".d.gguf*")) == []
+    with tensor.file.open("r+b") as file:
+        file.seek(tensor.offset)
+        file.write(np.float32(np.nan).tobytes())
+    with Checkpoint.open(checkpoint) as source, pytest.raises(Refused, match="damaged") as refused:
+        write_gguf(source, target, tmp_path / "d.gguf", outtype="f16")
+    assert "65504" not in str(refused.value) and "convert to" not in str(refused.value)
 
 
 def test_wrong_usage_is_told(target, tmp_path) -> None:
