@@ -12,7 +12,7 @@ from draftmill.dflash.packing import pack
 from draftmill.measurement.gate_run import with_run
 from draftmill.measurement.record import Accepted, Divergence
 from draftmill.q4nx.encodings import Kind
-from tests.support.dflash_packages import edit_config, real_draft, tiny
+from tests.support.dflash_packages import edit_config, real_draft_or_skip, tiny
 from tests.support.hugging_face_target import write_target
 from tests.support.smollm2_target import smollm2_target
 
@@ -135,9 +135,7 @@ def test_an_option_that_nothing_would_heed_is_refused_by_name(given, tmp_path, w
 
 @pytest.mark.slow
 def test_a_real_draft_that_was_packed_passes_with_what_it_accepts(given, tmp_path, tmp_path_factory):
-    draft = real_draft()
-    if draft is None:
-        pytest.skip("shared/data/smollm2-dflash is not here")
+    draft = real_draft_or_skip()
     target = smollm2_target(tmp_path_factory)
     pack(draft, tmp_path / "package", Kind.Q4_1)
     code, value = run(given, tmp_path / "package", target=target)

@@ -25,6 +25,7 @@ from draftmill.dflash.gguf_form.config_reading import read_gguf_config
 from draftmill.dflash.gguf_form.writing import write_gguf
 from draftmill.gguf.header import GGUFHeader, read_header
 from draftmill.outcome import Refused
+from tests.support.dflash_packages import real_draft_or_skip
 from tests.support.draft_arrays import Arrays
 from tests.support.smollm2_target import smollm2_target
 
@@ -97,12 +98,7 @@ def per_round(lists: list[list[int]]) -> float:
 
 @pytest.fixture(scope="module")
 def folder() -> Path:
-    from tests.support.dflash_packages import real_draft
-
-    found = real_draft()
-    if found is None:
-        pytest.skip("shared/data/smollm2-dflash is not here")
-    return found
+    return real_draft_or_skip()
 
 
 @pytest.fixture(scope="module")

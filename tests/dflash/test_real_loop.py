@@ -11,7 +11,6 @@ from draftmill.dflash.packing import pack
 from draftmill.dflash.proposer import DFlashProposer, check_target
 from draftmill.q4nx.encodings import Kind
 from draftmill.speculation.greedy import decode
-from tests.support.dflash_packages import real_draft
 from tests.support.smollm2_target import smollm2_target
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
@@ -23,22 +22,14 @@ NOISE = 0.003
 
 
 @pytest.fixture(scope="module")
-def real_smollm2_dflash() -> Path:
-    folder = real_draft()
-    if folder is None:
-        pytest.skip("shared/data/smollm2-dflash is not here")
-    return folder
+def recorded(smollm2_dflash: Path) -> list[dict]:
+    return json.loads((smollm2_dflash / "acceptance.json").read_text())["prompts"]
 
 
 @pytest.fixture(scope="module")
-def recorded(real_smollm2_dflash: Path) -> list[dict]:
-    return json.loads((real_smollm2_dflash / "acceptance.json").read_text())["prompts"]
-
-
-@pytest.fixture(scope="module")
-def target(real_smollm2_dflash: Path, tmp_path_factory: pytest.TempPathFactory) -> TransformersTarget:
+def target(smollm2_dflash: Path, tmp_path_factory: pytest.TempPathFactory) -> TransformersTarget:
     folder = smollm2_target(tmp_path_factory)
-    with Draft.open(real_smollm2_dflash) as draft:
+    with Draft.open(smollm2_dflash) as draft:
         target = TransformersTarget.open(folder, draft.config.target_layer_ids)
         check_target(draft.config, target, str(folder))
     return target
@@ -53,10 +44,10 @@ def rounds_of(target: TransformersTarget, folder: Path, prompt: dict, budget: in
 
 
 @pytest.mark.slow
-def test_the_recorded_rounds_come_out_again(target, recorded, real_smollm2_dflash):
+def test_the_recorded_rounds_come_out_again(target, recorded, smollm2_dflash):
     """The negative control, taps beside the right ones, is one of the known traps."""
     prompt = recorded[5]
-    tokens, rounds = rounds_of(target, real_smollm2_dflash, prompt, 96)
+    tokens, rounds = rounds_of(target, smollm2_dflash, prompt, 96)
     assert tokens == prompt["greedy_ids"]
     # The recording counts the bonus, and may hold one round more where the budget ends exactly.
     compared = 0
@@ -71,11 +62,9 @@ def test_the_recorded_rounds_come_out_again(target, recorded, real_smollm2_dflas
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", [Kind.Q4_1, Kind.Q4_K])
-def test_a_packed_draft_drafts_nearly_the_same_and_changes_nothing(
-    target, recorded, real_smollm2_dflash, tmp_path, kind
-):
+def test_a_packed_draft_drafts_nearly_the_same_and_changes_nothing(target, recorded, smollm2_dflash, tmp_path, kind):
     """K is padded from 576 to 768. 4 bits cost some drafts; the text stays the target's own."""
-    pack(real_smollm2_dflash, tmp_path / "package", kind)
+    pack(smollm2_dflash, tmp_path / "package", kind)
     prompt = recorded[5]
     tokens, rounds = rounds_of(target, tmp_path / "package", prompt, 48)
     assert tokens == prompt["greedy_ids"][:48]

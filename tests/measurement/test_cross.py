@@ -15,7 +15,7 @@ from draftmill.measurement.cross_record import Cross, load_any
 from draftmill.outcome import Refused
 from draftmill.q4nx.encodings import Kind
 from tests.dflash.gguf_form.small import write_draft
-from tests.support.dflash_packages import real_draft
+from tests.support.dflash_packages import real_draft_or_skip
 from tests.support.hugging_face_target import write_target
 from tests.support.smollm2_target import smollm2_target
 
@@ -36,9 +36,7 @@ def run(*words: object) -> tuple[int, str]:
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Path, list[int], list[object]]]:
     """Folder of the draft, that of the prompts, recorded accepted drafts of each round, and what every run says."""
-    draft = real_draft()
-    if draft is None:
-        pytest.skip("shared/data/smollm2-dflash is not here")
+    draft = real_draft_or_skip()
     prompt = json.loads((draft / "acceptance.json").read_text())["prompts"][CODE]
     place = tmp_path_factory.mktemp("cross")
     (place / "prompts.jsonl").write_text(json.dumps({"name": "code", "kind": "code", "text": prompt["prompt"]}))

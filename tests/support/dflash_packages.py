@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+import pytest
 
 from draftmill.dflash.config import ARCHITECTURES, DraftConfig
 from draftmill.dflash.layout import Layout
@@ -79,6 +80,14 @@ CONFIG_FORMS: dict[str, Callable[[Content], Content]] = {
 def real_draft() -> Path | None:
     """The folder of a real small generation 1 draft in Hugging Face form, None where it is not there."""
     return REAL if (REAL / "model.safetensors").is_file() else None
+
+
+def real_draft_or_skip() -> Path:
+    """The same; the test that asks is skipped where it is not there."""
+    folder = real_draft()
+    if folder is None:
+        pytest.skip("shared/data/smollm2-dflash is not here")
+    return folder
 
 
 def tiny(

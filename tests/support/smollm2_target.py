@@ -7,16 +7,14 @@ from pathlib import Path
 import pytest
 
 from draftmill.kernel_lock import hold
-from tests.support.dflash_packages import real_draft
+from tests.support.dflash_packages import real_draft_or_skip
 from tests.support.inputs import smollm2_gguf
 
 
 def smollm2_target(factory: pytest.TempPathFactory) -> Path:
     """Made of the GGUF that the tests have, once for all processes of a run; its script checks the digest. A test is
     skipped where the draft, which brings the script, is not there."""
-    draft = real_draft()
-    if draft is None:
-        pytest.skip("shared/data/smollm2-dflash is not here")
+    draft = real_draft_or_skip()
     base = factory.getbasetemp()
     base = base.parent if "popen-" in base.name else base
     folder = base / "smollm2-target"
