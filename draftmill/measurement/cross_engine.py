@@ -14,7 +14,7 @@ from draftmill.measurement.cross_rounds import rounds_of
 from draftmill.measurement.device.profiles import Device
 from draftmill.measurement.record import Texts
 from draftmill.measurement.sampling import stop_of
-from draftmill.measurement.servers.client import Completion, Step, Timings
+from draftmill.measurement.servers.answers import Completion, Step, Timings
 from draftmill.measurement.servers.did_speculate import did_speculate
 from draftmill.measurement.servers.flags import Drafting, Settings
 from draftmill.measurement.servers.server import Server

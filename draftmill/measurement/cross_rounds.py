@@ -10,7 +10,7 @@ each token is a round; only else the engine is asked again, with smaller budgets
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 
-from draftmill.measurement.servers.client import Step
+from draftmill.measurement.servers.answers import Step
 from draftmill.outcome import Unavailable
 from draftmill.speculation.trace import Round
 

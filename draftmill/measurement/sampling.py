@@ -3,7 +3,7 @@
 from pydantic import ValidationError
 
 from draftmill.measurement.record import WITH_DRAFT, Arm, Sample
-from draftmill.measurement.servers.client import Completion, Metrics
+from draftmill.measurement.servers.answers import Completion, Metrics
 from draftmill.measurement.servers.did_speculate import Speculation, did_speculate
 from draftmill.measurement.servers.server import Server
 from draftmill.measurement.subject import Encoded

@@ -270,7 +270,7 @@ class Catalogue:
 
     def _row(self, key: str, listing: Listing) -> Row:
         """Of a publication that the index does not know yet."""
-        from draftmill.store.index_rebuilding import row_at
+        from draftmill.store.index_row import row_at
 
         measurements = {each.report: each for row in listing.index.rows for each in row.measurements}
         by_draft: dict[str, list[Measurement]] = {}

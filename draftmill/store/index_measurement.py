@@ -1,7 +1,7 @@
 """A report that was just published gets into the rows of the drafters whose files ran in it."""
 
 from draftmill.store.index import read_index, update_index
-from draftmill.store.index_rebuilding import measurement_at
+from draftmill.store.index_report import measurement_at
 from draftmill.store.interface import Store
 from draftmill.store.pages import publish_pages
 

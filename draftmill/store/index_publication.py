@@ -1,7 +1,7 @@
 """What was just published gets a row in the index, and pages, whoever published it."""
 
 from draftmill.store.index import read_index, update_index
-from draftmill.store.index_rebuilding import row_at
+from draftmill.store.index_row import row_at
 from draftmill.store.interface import Store
 from draftmill.store.pages import publish_pages
 

@@ -3,7 +3,7 @@
 import pytest
 
 from draftmill.measurement.cross_rounds import rounds_of
-from draftmill.measurement.servers.client import Step
+from draftmill.measurement.servers.answers import Step
 from draftmill.outcome import Unavailable
 from draftmill.speculation.trace import Round
 

@@ -10,7 +10,7 @@ from jinja2 import UndefinedError
 from draftmill.reports.catalogue_page import catalogue_page, parameters
 from draftmill.reports.template import render
 from draftmill.store.index import Accepted, Measurement, Row, Span, index_of
-from draftmill.store.index_rebuilding import measurement_of
+from draftmill.store.index_report import measurement_of
 from tests.store.drafters import START, refused_row
 from tests.support import measured
 from tests.support.page import Page

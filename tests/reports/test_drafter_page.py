@@ -8,7 +8,8 @@ import pytest
 from draftmill.licences.lineage import Start, trace
 from draftmill.reports.drafter_page import drafter_page
 from draftmill.store.index import Pairing, Reason, Row
-from draftmill.store.index_rebuilding import measurement_of, row_at, row_of
+from draftmill.store.index_report import measurement_of
+from draftmill.store.index_row import row_at, row_of
 from draftmill.store.local import LocalStore
 from draftmill.store.manifest import Manifest, Obligation
 from tests.reports.showcase import FINDINGS, HOSTILE, PAIRS

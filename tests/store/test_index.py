@@ -25,7 +25,9 @@ from draftmill.store.index import (
     reasons_of,
     update_index,
 )
-from draftmill.store.index_rebuilding import build_index, measurement_of, rebuild_index, row_at
+from draftmill.store.index_rebuilding import build_index, rebuild_index
+from draftmill.store.index_report import measurement_of
+from draftmill.store.index_row import row_at
 from draftmill.store.interface import Store
 from draftmill.store.local import LocalStore
 from tests.speculation.records import counters

@@ -16,7 +16,8 @@ from draftmill.store import contention
 from draftmill.store.garbage import find_garbage
 from draftmill.store.index import index_of, read_index, update_index
 from draftmill.store.index_measurement import index_measurement
-from draftmill.store.index_rebuilding import rebuild_index, row_at
+from draftmill.store.index_rebuilding import rebuild_index
+from draftmill.store.index_row import row_at
 from draftmill.store.interface import Store
 from draftmill.store.local import LocalStore
 from draftmill.store.pages import page_key, publish_pages

@@ -1,95 +1,31 @@
-"""The HTTP of a llama-server as typed values.
+"""The HTTP of a llama-server. What it answers is typed in `answers`.
 
-Field names are llama.cpp's (tools/server/README.md). A connection serves one request: the server closes idle ones after
-seconds, and a request that was sent twice would be measured twice.
+Paths and fields are llama.cpp's (tools/server/README.md). A connection serves one request: the server closes idle ones
+after seconds, and a request that was sent twice would be measured twice.
 """
 
 import http.client
 import json
-import re
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, TypeVar
 
+from draftmill.measurement.servers.answers import (
+    Completion,
+    Metrics,
+    Props,
+    Slot,
+    Step,
+    read_completion,
+    read_metrics,
+    read_props,
+    read_slot,
+    read_steps,
+)
 from draftmill.outcome import MillError, Unavailable
 
 _T = TypeVar("_T")
 _MOST_BYTES = 1 << 26
-_METRIC = re.compile(r"llamacpp:(?P<name>\w+)(?:\{(?P<labels>[^}]*)\})? (?P<value>\S+)")
-_POSITION = re.compile(r'position="(\d+)"')
-
-
-@dataclass(frozen=True)
-class Timings:
-    """Counts in tokens, times in milliseconds. `draft_n*` are None where the server drafted nothing.
-
-    predicted_ms covers predicted_n - 1 tokens: the first comes out of the prompt.
-    """
-
-    prompt_n: int
-    prompt_ms: float
-    predicted_n: int
-    predicted_ms: float
-    cache_n: int | None
-    draft_n: int | None
-    draft_n_accepted: int | None
-
-
-@dataclass(frozen=True)
-class Completion:
-    """One answer: token ids, text, why it stopped (limit, eos, word), and `wall_s` from send to last byte."""
-
-    tokens: tuple[int, ...]
-    content: str
-    stop_type: str
-    truncated: bool
-    timings: Timings
-    wall_s: float
-
-
-@dataclass(frozen=True)
-class Step:
-    """One message of a streamed answer: its tokens, and the counters up to it. stop: "" but in the last."""
-
-    tokens: tuple[int, ...]
-    predicted_n: int
-    draft_n: int
-    draft_n_accepted: int
-    stop: str
-
-
-@dataclass(frozen=True)
-class Slot:
-    """`speculative` is None where the server does not say."""
-
-    id: int
-    n_ctx: int
-    speculative: bool | None
-    is_processing: bool
-
-
-@dataclass(frozen=True)
-class Props:
-    """`build_info` as the server states it ("b11669-..."); `raw` is all it says."""
-
-    build_info: str
-    model_path: str
-    total_slots: int
-    raw: Mapping[str, Any]
-
-
-@dataclass(frozen=True)
-class Metrics:
-    """Counters since the start; None where the server has no such counter. `accepted_per_position` from position 0."""
-
-    tokens_predicted: float | None
-    decodes: float | None
-    drafts: float | None
-    drafted_tokens: float | None
-    accepted_tokens: float | None
-    accepted_per_position: tuple[float, ...]
-    values: Mapping[str, float]
 
 
 class Client:
@@ -129,7 +65,7 @@ class Client:
         started = time.perf_counter()
         answer = self._json("POST", "/completion", request, timeout_s)
         wall_s = time.perf_counter() - started
-        return self._typed("/completion", lambda: _completion(answer, wall_s))
+        return self._typed("/completion", lambda: read_completion(answer, wall_s))
 
     def steps(self, prompt: Sequence[int], n_predict: int, *, seed: int) -> tuple[Step, ...]:
         """Greedy tokens after `prompt` as the server sends them, one a message, with its counters at each; the last is
@@ -138,7 +74,7 @@ class Client:
         status, body = self._request("POST", "/completion", request)
         if status != 200:
             raise self._explain(_status_error("/completion", status, body))
-        return self._typed("/completion", lambda: _steps(body.decode()))
+        return self._typed("/completion", lambda: read_steps(body.decode()))
 
     def top_two(self, prompt: Sequence[int], *, seed: int) -> tuple[tuple[int, float], tuple[int, float]]:
         """The two likeliest tokens after `prompt`, each with its log-probability before any sampling, best first."""
@@ -161,20 +97,17 @@ class Client:
 
     def slots(self) -> list[Slot]:
         answer = self._json("GET", "/slots")
-        return self._typed("/slots", lambda: [_slot(slot) for slot in answer])
+        return self._typed("/slots", lambda: [read_slot(slot) for slot in answer])
 
     def props(self) -> Props:
         raw = self._json("GET", "/props")
-        return self._typed(
-            "/props",
-            lambda: Props(str(raw["build_info"]), str(raw["model_path"]), int(raw["total_slots"]), raw),
-        )
+        return self._typed("/props", lambda: read_props(raw))
 
     def metrics(self) -> Metrics:
         status, body = self._request("GET", "/metrics")
         if status != 200:
             raise self._explain(_status_error("/metrics", status, body))
-        return self._typed("/metrics", lambda: parse_metrics(body.decode()))
+        return self._typed("/metrics", lambda: read_metrics(body.decode()))
 
     def _json(self, method: str, path: str, request: Any = None, timeout_s: float | None = None) -> Any:
         status, body = self._request(method, path, request, timeout_s)
@@ -229,28 +162,6 @@ class Client:
             connection.close()
 
 
-def parse_metrics(text: str) -> Metrics:
-    """Reads the Prometheus text of /metrics."""
-    values: dict[str, float] = {}
-    positions: dict[int, float] = {}
-    for line in text.splitlines():
-        if match := _METRIC.fullmatch(line.strip()):
-            position = _POSITION.search(match["labels"] or "")
-            if position and match["name"] == "spec_decode_num_accepted_tokens_per_pos_total":
-                positions[int(position[1])] = float(match["value"])
-            elif not match["labels"]:
-                values[match["name"]] = float(match["value"])
-    return Metrics(
-        tokens_predicted=values.get("tokens_predicted_total"),
-        decodes=values.get("n_decode_total"),
-        drafts=values.get("spec_decode_num_drafts_total"),
-        drafted_tokens=values.get("spec_decode_num_draft_tokens_total"),
-        accepted_tokens=values.get("spec_decode_num_accepted_tokens_total"),
-        accepted_per_position=tuple(positions[position] for position in sorted(positions)),
-        values=values,
-    )
-
-
 def _greedy(prompt: str | Sequence[int], n_predict: int, seed: int) -> dict[str, Any]:
     return {
         "prompt": prompt if isinstance(prompt, str) else list(prompt),
@@ -260,57 +171,6 @@ def _greedy(prompt: str | Sequence[int], n_predict: int, seed: int) -> dict[str,
         "return_tokens": True,
         "stream": False,
     }
-
-
-def _completion(answer: Mapping[str, Any], wall_s: float) -> Completion:
-    timings = answer["timings"]
-    return Completion(
-        tokens=tuple(int(token) for token in answer["tokens"]),
-        content=str(answer["content"]),
-        stop_type=str(answer["stop_type"]),
-        truncated=bool(answer["truncated"]),
-        timings=Timings(
-            prompt_n=int(timings["prompt_n"]),
-            prompt_ms=float(timings["prompt_ms"]),
-            predicted_n=int(timings["predicted_n"]),
-            predicted_ms=float(timings["predicted_ms"]),
-            cache_n=_whole(timings, "cache_n"),
-            draft_n=_whole(timings, "draft_n"),
-            draft_n_accepted=_whole(timings, "draft_n_accepted"),
-        ),
-        wall_s=wall_s,
-    )
-
-
-def _steps(body: str) -> tuple[Step, ...]:
-    """Server-sent events, a JSON object each."""
-    messages = [
-        json.loads(line[6:]) for line in body.splitlines() if line.startswith("data: ") and line[6:] != "[DONE]"
-    ]
-    return tuple(
-        Step(
-            tokens=tuple(int(token) for token in each.get("tokens", ())),
-            predicted_n=int(each["timings"]["predicted_n"]),
-            draft_n=_whole(each["timings"], "draft_n") or 0,
-            draft_n_accepted=_whole(each["timings"], "draft_n_accepted") or 0,
-            stop=str(each.get("stop_type", "")) if each["stop"] else "",
-        )
-        for each in messages
-    )
-
-
-def _whole(values: Mapping[str, Any], name: str) -> int | None:
-    return int(values[name]) if name in values else None
-
-
-def _slot(slot: Mapping[str, Any]) -> Slot:
-    speculative = slot.get("speculative")
-    return Slot(
-        id=int(slot["id"]),
-        n_ctx=int(slot["n_ctx"]),
-        speculative=None if speculative is None else bool(speculative),
-        is_processing=bool(slot["is_processing"]),
-    )
 
 
 def _status_error(path: str, status: int, body: bytes) -> Unavailable:

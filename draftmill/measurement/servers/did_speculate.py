@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from draftmill.measurement.servers.client import Completion, Slot
+from draftmill.measurement.servers.answers import Completion, Slot
 
 Cause = Literal["no_spec_type", "vocabularies", "context_cannot_roll_back", "init_error", "nothing_drafted", "unknown"]
 

@@ -23,7 +23,7 @@ from draftmill.gguf.ggml_library import load_library
 from draftmill.gguf.header import map_tensor, read_header
 from draftmill.gguf.metadata import Provenance
 from draftmill.measurement.cross_rounds import rounds_of
-from draftmill.measurement.servers.client import Timings
+from draftmill.measurement.servers.answers import Timings
 from draftmill.measurement.servers.flags import Drafting, Settings
 from draftmill.measurement.servers.providers import xllamacpp
 from draftmill.measurement.servers.server import Server

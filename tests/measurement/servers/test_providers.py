@@ -14,7 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from draftmill.measurement.servers.client import Client, Metrics, Slot, parse_metrics
+from draftmill.measurement.servers.answers import Metrics, Slot, read_metrics
+from draftmill.measurement.servers.client import Client
 from draftmill.measurement.servers.did_speculate import did_speculate
 from draftmill.measurement.servers.flags import Drafting, Settings, read_help
 from draftmill.measurement.servers.live_process import Mapped, mapped_code
@@ -237,7 +238,7 @@ llamacpp:spec_decode_num_accepted_tokens_per_pos_total{position="10"} 1
 llamacpp:spec_decode_num_accepted_tokens_per_pos_total{position="2"} 5
 other:thing 3
 """
-    metrics = parse_metrics(text)
+    metrics = read_metrics(text)
     values = {"n_decode_total": 7.0, "spec_decode_num_drafts_total": 0.0}
     assert metrics == Metrics(None, 7.0, 0.0, None, None, (5.0, 1.0), values)
 
