@@ -9,7 +9,7 @@ from draftmill.catalogue.schema import REFUSE
 from draftmill.licences.terms import terms_of
 from draftmill.pard.names import read_name
 from draftmill.store.index import Pairing, Reason, Row, read_index, reasons_of, update_index
-from draftmill.store.index_rebuilding import row_at
+from draftmill.store.index_row import row_at
 from draftmill.store.interface import Store
 from draftmill.store.manifest import Kind
 from draftmill.store.pages import Drafter, publish_pages
