@@ -21,7 +21,7 @@ from draftmill.catalogue.standing import Standing, Standings, update_standings
 from draftmill.hub.server import git_oid
 from draftmill.store.opening import open_store
 from flows.catalogue_order import CatalogueOrder
-from flows.catalogue_plan import Planner, make_plan
+from flows.catalogue_planner import Planner, make_plan
 from flows.routes.route import Setting, Subject, find_route
 
 GOAL_S = 10.0

@@ -113,7 +113,7 @@ def plan(
     from draftmill.store.opening import open_store
     from flows.catalogue_order import CatalogueOrder
     from flows.catalogue_plan import as_json as plan_json
-    from flows.catalogue_plan import make_plan
+    from flows.catalogue_planner import make_plan
 
     path = _path(catalogue)
     order = CatalogueOrder(catalogue=path, only=only, again=again, hub=hub, store=store, work=work.absolute())

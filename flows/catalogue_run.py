@@ -32,7 +32,8 @@ from flows.cache import JobCache
 from flows.catalogue_index import index_returned, index_rows
 from flows.catalogue_order import CatalogueOrder
 from flows.catalogue_pairs import Paired, Targets, find_pairs
-from flows.catalogue_plan import Item, Plan, make_plan
+from flows.catalogue_plan import Item, Plan
+from flows.catalogue_planner import make_plan
 from flows.catalogue_summary import RunRow, Summary
 from flows.chain import Chain, JobEnded
 from flows.conversion_steps import Steps

@@ -9,7 +9,7 @@ from draftmill.store.index import Row, read_index
 from draftmill.store.local import LocalStore
 from flows.catalogue_index import index_returned, index_rows
 from flows.catalogue_order import CatalogueOrder
-from flows.catalogue_plan import make_plan
+from flows.catalogue_planner import make_plan
 from flows.catalogue_summary import RunRow
 from tests.support.catalogue_hub import BORROWER, CATALOGUE, HEAD, PACKAGE, PLAIN, write_catalogue, write_head
 from tests.support.catalogue_hub import write_package as add_package

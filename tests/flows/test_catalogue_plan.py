@@ -15,7 +15,8 @@ from draftmill.hub.server import serve
 from draftmill.outcome import BadConfiguration
 from draftmill.store.opening import open_store
 from flows.catalogue_order import CatalogueOrder
-from flows.catalogue_plan import Item, Plan, as_json, make_plan
+from flows.catalogue_plan import Item, Plan, as_json
+from flows.catalogue_planner import make_plan
 from tests.support.catalogue_hub import (
     BORROWER,
     BROKEN,

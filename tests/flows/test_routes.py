@@ -11,7 +11,7 @@ from draftmill.catalogue.evidence import Evidence
 from draftmill.catalogue.schema import Drafter
 from draftmill.configuration import config_path
 from draftmill.hub.listing import ListedFile, Listing
-from flows.catalogue_plan import check_routes
+from flows.catalogue_planner import check_routes
 from flows.order import Order
 from flows.routes import gguf, refuse
 from flows.routes.route import Outcome, Setting, Subject, find_route, routes
