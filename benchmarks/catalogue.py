@@ -18,7 +18,7 @@ from pathlib import Path
 
 from draftmill.catalogue.catalogue import load_catalogue
 from draftmill.catalogue.standing import Standing, Standings, update_standings
-from draftmill.hub.server import git_oid
+from draftmill.hub.described import git_oid
 from draftmill.store.opening import open_store
 from flows.catalogue_order import CatalogueOrder
 from flows.catalogue_planner import Planner, make_plan

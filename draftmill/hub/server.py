@@ -13,9 +13,8 @@ import re
 import shutil
 import sys
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -23,14 +22,11 @@ from urllib.parse import parse_qs, unquote, urlencode, urlsplit
 
 from draftmill.digest import sha256_json
 from draftmill.hub.card import read_card
-from draftmill.hub.checksum import digests_of, git_blob
+from draftmill.hub.checksum import digests_of
+from draftmill.hub.described import Blob, Repository, card_of, in_lfs, listed, model_info, tree_entry
 from draftmill.hub.local import file_names, mirror_folder, open_path, read_pin
 from draftmill.hub.ref import DEFAULT_REVISION, is_repo_name
 from draftmill.outcome import Refused
-
-# What the Hub keeps out of git: by its default .gitattributes, or by size.
-LFS_SUFFIXES = (".safetensors", ".bin", ".gguf", ".model", ".pt", ".onnx")
-LFS_FROM = 10 << 20
 
 LIST = re.compile(r"/api/models/?")
 LISTED = frozenset({"author", "limit", "cursor", "expand", "full", "cardData", "config"})
@@ -39,46 +35,6 @@ PAGE = 1000
 API = re.compile(r"/api/models/([^/]+/[^/]+?)(?:/(revision|tree|refs)(?:/([^/]+))?)?/?")
 FILE = re.compile(r"/([^/]+/[^/]+)/resolve/([^/]+)/(.+)")
 RANGE = re.compile(r"bytes=(\d+)-(\d*)")
-
-
-@dataclass(frozen=True)
-class Blob:
-    """A served file. digest: the SHA-256 of its content in LFS, else the id by which git names the content."""
-
-    path: str
-    size: int
-    digest: str
-    is_lfs: bool
-
-    @property
-    def oid(self) -> str:
-        """Git's id: of the content, or of the LFS pointer that stands for it (git-lfs specification, version 1)."""
-        return git_oid(self.pointer) if self.is_lfs else self.digest
-
-    @property
-    def pointer(self) -> bytes:
-        return f"version https://git-lfs.github.com/spec/v1\noid sha256:{self.digest}\nsize {self.size}\n".encode()
-
-
-def git_oid(content: bytes) -> str:
-    digest = git_blob(len(content))
-    digest.update(content)
-    return digest.hexdigest()
-
-
-@dataclass(frozen=True)
-class Repository:
-    """A mirror's repository as it is now: one commit, which is also its branch main."""
-
-    name: str
-    folder: Path
-    commit: str
-    gated: Any
-    card: dict[str, Any]
-    blobs: dict[str, Blob]
-
-    def has(self, revision: str) -> bool:
-        return revision in (self.commit, DEFAULT_REVISION)
 
 
 class HubServer(ThreadingHTTPServer):
@@ -118,7 +74,7 @@ class HubServer(ThreadingHTTPServer):
             return None
         blobs = {blob.path: blob for blob in files}
         commit = pin.commit if pin else sha256_json([[blob.path, blob.size, blob.digest] for blob in files])
-        card = _card(pin.licence, pin.base_models) if pin else _card(*read_card(folder))
+        card = card_of(pin.licence, pin.base_models) if pin else card_of(*read_card(folder))
         return Repository(name, folder, commit[:40], pin.gated if pin else False, card, blobs)
 
     def names(self, author: str) -> list[str]:
@@ -134,7 +90,7 @@ class HubServer(ThreadingHTTPServer):
         if self._digests.get(path, (None,))[0] != state:
             self._digests[path] = (state, digests_of(path))
         sha256, blob_id = self._digests[path][1]
-        is_lfs = name.endswith(LFS_SUFFIXES) or stat.st_size >= LFS_FROM
+        is_lfs = in_lfs(name, stat.st_size)
         return Blob(name, stat.st_size, sha256 if is_lfs else blob_id, is_lfs)
 
 
@@ -174,7 +130,7 @@ class HubHandler(BaseHTTPRequestHandler):
         names = self.server.names(asked.get("author", [""])[0])
         end = int(start) + int(limit)
         found = (self.server.repository(name) for name in names[int(start) : end])
-        models = [_listed(_model_info(repository), asked) for repository in found if repository]
+        models = [listed(model_info(repository), asked) for repository in found if repository]
         headers = {}
         if end < len(names):
             query = urlencode({**asked, "cursor": [end]}, doseq=True)
@@ -196,12 +152,12 @@ class HubHandler(BaseHTTPRequestHandler):
         if repository is None:
             return
         if kind == "tree":
-            self.send_json([_tree_entry(blob) for blob in repository.blobs.values()])
+            self.send_json([tree_entry(blob) for blob in repository.blobs.values()])
         elif kind == "refs":
             branch = {"name": "main", "ref": "refs/heads/main", "targetCommit": repository.commit}
             self.send_json({"branches": [branch], "tags": [], "converts": []})
         else:
-            self.send_json(_model_info(repository))
+            self.send_json(model_info(repository))
 
     def _answer_file(self, name: str, revision: str, path: str) -> None:
         repository = self._found(name, revision)
@@ -259,47 +215,6 @@ class HubHandler(BaseHTTPRequestHandler):
 
     def send_error_code(self, status: int, code: str, headers: dict[str, str] | None = None) -> None:
         self.send_json({"error": code}, status, {"X-Error-Code": code, "X-Error-Message": code, **(headers or {})})
-
-
-def _tree_entry(blob: Blob) -> dict[str, Any]:
-    entry: dict[str, Any] = {"type": "file", "oid": blob.oid, "size": blob.size, "path": blob.path}
-    if blob.is_lfs:
-        entry["lfs"] = {"oid": blob.digest, "size": blob.size, "pointerSize": len(blob.pointer)}
-    return entry
-
-
-def _model_info(repository: Repository) -> dict[str, Any]:
-    siblings = []
-    for blob in repository.blobs.values():
-        sibling: dict[str, Any] = {"rfilename": blob.path, "size": blob.size, "blobId": blob.oid}
-        if blob.is_lfs:
-            sibling["lfs"] = {"sha256": blob.digest, "size": blob.size, "pointerSize": len(blob.pointer)}
-        siblings.append(sibling)
-    return {
-        "id": repository.name,
-        "modelId": repository.name,
-        "sha": repository.commit,
-        "private": False,
-        "gated": repository.gated,
-        "disabled": False,
-        "tags": [],
-        "cardData": repository.card,
-        "siblings": siblings,
-    }
-
-
-def _listed(info: dict[str, Any], asked: dict[str, list[str]]) -> dict[str, Any]:
-    """A model as it stands in a list: files by name alone; with `expand`, its name and what was asked for."""
-    info = info | {"siblings": [{"rfilename": sibling["rfilename"]} for sibling in info["siblings"]]}
-    wanted = {"id", "modelId", *asked.get("expand", info)}
-    if not asked.keys() & {"expand", "full", "cardData"}:
-        wanted -= {"siblings", "cardData"}
-    return {key: value for key, value in info.items() if key in wanted}
-
-
-def _card(licence: str | None, base_models: Iterable[str]) -> dict[str, Any]:
-    card: dict[str, Any] = {"license": licence} if licence else {}
-    return card | ({"base_model": list(base_models)} if base_models else {})
 
 
 @contextmanager
