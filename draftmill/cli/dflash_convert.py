@@ -76,6 +76,8 @@ def convert_command(
     for option, given in (("--target", target), ("--outtype", outtype)):
         if given is not None and to != Form.GGUF:
             raise typer.BadParameter(f"is of GGUF files, and --to is {to}", param_hint=option)
+    if target is not None and not target.exists():
+        raise typer.BadParameter(f"{target} is not there; name the target's folder or GGUF", param_hint="--target")
     if to == Form.GGUF:
         from draftmill.dflash.gguf_form.writing import OUTTYPES
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from draftmill.dflash.config import DraftConfig, read_config
 from draftmill.dflash.inventory import Matched, expected_tensors, match
-from draftmill.gguf.checkpoint import SourceTensor, read_checkpoint
+from draftmill.gguf.checkpoint import INDEX, SourceTensor, absent_files, read_checkpoint
 from draftmill.gguf.half_precision import BYTES, cast, stored
 from draftmill.intake.findings import Findings
 from draftmill.outcome import InputOutput
@@ -52,12 +52,21 @@ class Checkpoint:
 
     @classmethod
     def open(cls, folder: Path, *, causal: bool | None = None) -> Self:
-        """Raises Refused with every finding: `read_config`, `read_checkpoint`, `match`, dflash.shape_unexpected,
-        mask_embedding."""
+        """Raises Refused with every finding: `read_config`, `read_checkpoint`, `match`, dflash.weights_missing,
+        shape_unexpected, mask_embedding."""
         config = read_config(folder, causal=causal)
+        findings = Findings()
+        for absent in absent_files(folder):
+            findings.add(
+                "dflash.weights_missing",
+                f"{INDEX}:{absent}",
+                "no such file",
+                "a file of the folder",
+                "The index says that tensors are in this file, which is not there; fetch the checkpoint again, whole.",
+            )
+        findings.raise_if_any()  # each of its tensors would be missing too
         sources = {tensor.name: tensor for tensor in read_checkpoint(folder)}
         matched = match(config, sources, container=False)
-        findings = Findings()
         findings.extend(matched.refusals("checkpoint", config.generation))
         for expected in expected_tensors(config, scalars=False):
             name = matched.found.get(expected.name)

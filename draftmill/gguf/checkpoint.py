@@ -33,10 +33,22 @@ def weight_files(folder: Path) -> list[Path]:
     Whether parts are complete and agree with the index is intake's to say. A name that is not that of a file in the
     folder itself is left out, so that its tensors are reported as missing.
     """
-    if (folder / INDEX).is_file():
-        named = read_object(folder / INDEX, INDEX, INDEX_LIMIT).get("weight_map", {}).values()
+    if (named := _indexed(folder)) is not None:
         return sorted({path for path in folder.iterdir() if path.name in named})
     return sorted(folder.glob(PARTS)) or [path for path in [folder / SINGLE] if path.is_file()]
+
+
+def absent_files(folder: Path) -> list[str]:
+    """Names that an index gives and that are no files of the folder."""
+    return sorted((_indexed(folder) or set()) - {path.name for path in folder.iterdir()})
+
+
+def _indexed(folder: Path) -> set[str] | None:
+    """Names that an index gives to files; None where there is no index."""
+    if not (folder / INDEX).is_file():
+        return None
+    files = read_object(folder / INDEX, INDEX, INDEX_LIMIT).get("weight_map")
+    return {str(name) for name in files.values()} if isinstance(files, dict) else set()
 
 
 def read_checkpoint(folder: Path) -> list[SourceTensor]:

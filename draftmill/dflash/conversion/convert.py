@@ -41,7 +41,7 @@ def convert(
     encoding: of a package's projections; None keeps the source's codes, and refuses a source without. causal: what the
     caller knows about sliding layers, for configs that do not state it.
     Raises Refused (`check_vouched`, `open_source`, and the writer of the form), BadConfiguration
-    (dflash.output_exists), InputOutput, OSError.
+    (dflash.output_exists, output_place), InputOutput, OSError.
     """
     source = Path(os.path.abspath(source))  # '.' has no name, by which refusals and a GGUF call it
     for place in (out, account_path(out, to)):
@@ -49,6 +49,11 @@ def convert(
             raise BadConfiguration(
                 f"{place} is there already; name a place that is not, or remove it.", code="dflash.output_exists"
             )
+    place = next(each for each in out.absolute().parents if each.exists())
+    if not place.is_dir():
+        raise BadConfiguration(
+            f"{place} is no folder, so that {out} cannot be written; name another place.", code="dflash.output_place"
+        )
     if source.is_dir():
         check_vouched(source)
     with open_source(source, causal=causal) as draft:

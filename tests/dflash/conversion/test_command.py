@@ -53,6 +53,12 @@ def test_what_was_pulled_is_served_by_blocks(made: Path, tmp_path: Path) -> None
     assert "--spec-draft-n-max 3" in serve_line(find_engine(None), tmp_path / "d.gguf", Use(3))
 
 
+def test_a_target_that_is_not_there_is_wrong_usage(made: Path, tmp_path: Path) -> None:
+    code, out, err = run(made / "hf", tmp_path / "d.gguf", "--to", "gguf", "--target", tmp_path / "absent")
+    assert (code, out) == (2, "")
+    assert "--target" in err and "absent is not there" in err
+
+
 def test_json_is_the_whole_account(made: Path, tmp_path: Path) -> None:
     code, out, _ = run(made / "hf", tmp_path / "d.gguf", "--to", "gguf", "--target", made / "target", "--json")
     value = json.loads(out)

@@ -73,6 +73,30 @@ def test_a_package_that_its_own_list_disproves_is_not_converted(made: Path, tmp_
     to("hf", tmp_path / "p", tmp_path / "out")
 
 
+def test_a_shard_that_an_index_names_and_nobody_has_is_told_once(made: Path, tmp_path: Path) -> None:
+    shutil.copytree(made / "hf", tmp_path / "hf")
+    (tmp_path / "hf" / "model.safetensors").rename(tmp_path / "hf" / "model-00001-of-00002.safetensors")
+    index = {"weight_map": {"fc.weight": "model-00001-of-00002.safetensors", "x": "model-00002-of-00002.safetensors"}}
+    (tmp_path / "hf" / "model.safetensors.index.json").write_text(json.dumps(index))
+    assert refusals(lambda: to("gguf", tmp_path / "hf", tmp_path / "d.gguf", target=made / "target")) == [
+        ("dflash.weights_missing", "model.safetensors.index.json:model-00002-of-00002.safetensors")
+    ]
+
+
+@pytest.mark.parametrize("index", [{}, {"weight_map": []}, {"weight_map": {"fc.weight": ["x"]}}])
+def test_an_index_that_names_no_file_is_a_refusal(made: Path, tmp_path: Path, index: dict[str, Any]) -> None:
+    shutil.copytree(made / "hf", tmp_path / "hf")
+    (tmp_path / "hf" / "model.safetensors.index.json").write_text(json.dumps(index))
+    assert refusals(lambda: to("gguf", tmp_path / "hf", tmp_path / "d.gguf", target=made / "target"))
+
+
+def test_below_a_file_nothing_is_written(made: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(BadConfiguration, match=f"{tmp_path / 'file'} is no folder"):
+        to("hf", made / "p", tmp_path / "file" / "deep" / "out")
+    assert (tmp_path / "file").read_text() == "mine"
+
+
 def test_an_account_that_is_there_is_not_overwritten(made: Path, tmp_path: Path) -> None:
     (tmp_path / "d.conversion.json").write_text("mine")
     with pytest.raises(BadConfiguration, match=r"d\.conversion\.json is there already"):
