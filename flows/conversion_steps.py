@@ -68,17 +68,9 @@ class Steps:
 
     def convert(self, model: Done, tokenizer: Done, provenance: dict[str, Any], file_name: str) -> Step:
         order = self.order
-        parameters = {
-            "converter": order.converter,
-            "outtype": order.base.lower(),
-            "provenance": provenance,
-            "file_name": file_name,
-        }
-        limits, locators = NATIVE, {}
-        if order.converter == "stock":
-            limits = STOCK
-            parameters |= self.stock.converter_digest()
-            locators = self.stock.converter_paths()
+        parameters, locators, limits = self._converter(
+            {"outtype": order.base.lower(), "provenance": provenance, "file_name": file_name}
+        )
         inputs = {"model": _output(model), "tokenizer": _output(tokenizer)}
         return Step("convert", f"convert to {order.base}", order.ref, parameters, inputs, locators, limits)
 
@@ -104,9 +96,16 @@ class Steps:
         return Step("check", f"check {quant}", f"{self.order.ref} {quant}", {"type": quant}, inputs, limits=limits)
 
     def dflash_convert(self, package: Done, target: Done, provenance: dict[str, Any], entry: str) -> Step:
-        parameters = {"to": "gguf", "entry": entry, "provenance": provenance}
+        parameters, locators, limits = self._converter({"to": "gguf", "entry": entry, "provenance": provenance})
         inputs = {"draft": _output(package), "target": _output(target)}
-        return Step("dflash_convert", "convert to GGUF", self.order.ref, parameters, inputs, limits=NATIVE)
+        return Step("dflash_convert", "convert to GGUF", self.order.ref, parameters, inputs, locators, limits)
+
+    def _converter(self, parameters: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any], Limits]:
+        """`parameters` with the order's converter, the locators of it, and the limits of a job that runs it."""
+        parameters = {"converter": self.order.converter, **parameters}
+        if self.order.converter != "stock":
+            return parameters, {}, NATIVE
+        return parameters | self.stock.converter_digest(), self.stock.converter_paths(), STOCK
 
     def _source(self, ref: Ref) -> tuple[dict[str, Input], dict[str, Any]]:
         """Input slots and locators that say where a reference's files come from. None of it is in the job key."""

@@ -103,7 +103,7 @@ def image_for(job: str, parameters: dict[str, Any]) -> Image:
     runs in the jobs image."""
     if job in MEASURING:
         return TARGET if (parameters.get("request") or {}).get("loop") else MEASURE
-    tool = {"convert": "converter", "quantize": "quantizer"}.get(job)
+    tool = {"convert": "converter", "dflash_convert": "converter", "quantize": "quantizer"}.get(job)
     return STOCK if tool and parameters.get(tool) == "stock" else JOBS
 
 

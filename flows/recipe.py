@@ -68,14 +68,14 @@ def gate_recipe(
         gate["run"], jobs = asked_of_run(order), RUN
     if donor is None:
         return Recipe(commit, gate, (*GATE, *jobs))
-    return Recipe(commit, {**gate, **_licences_asked_for(order), "donor": donor[0]}, (*DRAFT, *jobs), donor[1])
+    return Recipe(commit, {**gate, **_of_draft(order), "donor": donor[0]}, (*DRAFT, *jobs), donor[1])
 
 
 def draft_recipe(order: Order, commit: str, donor: tuple[str, str] | None) -> Recipe:
     """Of a DFlash checkpoint. donor: (repository, commit) of its target; without one nothing is made."""
     if donor is None:
         return Recipe(commit, {"donor": None}, ())
-    return Recipe(commit, {**_licences_asked_for(order), "donor": donor[0]}, CHECKPOINT, donor[1])
+    return Recipe(commit, {**_of_draft(order), "donor": donor[0]}, CHECKPOINT, donor[1])
 
 
 def ancestors_named(order: Order) -> dict[str, Any]:
@@ -85,13 +85,15 @@ def ancestors_named(order: Order) -> dict[str, Any]:
 
 def asked_for(order: Order) -> dict[str, Any]:
     """What a conversion was asked for, as far as it changes what is made."""
-    stock = StockTools(order)
-    parameters: dict[str, Any] = order.model_dump(mode="json", include=_FIELDS) | _licences_asked_for(order)
-    if order.converter == "stock":
-        parameters |= stock.converter_digest()
+    parameters: dict[str, Any] = order.model_dump(mode="json", include=_FIELDS) | _of_draft(order)
     if order.quantizer == "stock":
-        parameters |= stock.quantizer_digest()
+        parameters |= StockTools(order).quantizer_digest()
     return parameters
+
+
+def _of_draft(order: Order) -> dict[str, Any]:
+    parameters = {"converter": order.converter, **_licences_asked_for(order)}
+    return parameters | StockTools(order).converter_digest() if order.converter == "stock" else parameters
 
 
 def _licences_asked_for(order: Order) -> dict[str, Any]:

@@ -1,17 +1,17 @@
 """Where llama.cpp's own converter and quantizer are found, and which ones they are.
 
 In containers they are the stock image's, and the image's ID pins them. As processes they are what the operator names
-(or, for llama-quantize, has on PATH); their digest is then part of the job key and the recipe, their path is not.
+(or the environment does, or, for llama-quantize, what is on PATH); their digest is then part of the job key and the
+recipe, their path is not.
 """
 
 import shutil
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from draftmill.digest import sha256_file
-from draftmill.gguf.stock_script import StockScript
+from draftmill.gguf.stock_script import StockScript, stock_script
 from draftmill.outcome import BadConfiguration
 from flows.order import Order
 
@@ -40,14 +40,8 @@ class StockTools:
         return self.order.runner == "docker"
 
     def _converter(self) -> StockScript:
-        path = self.order.stock_converter
-        if path is None or not path.is_file():
-            raise BadConfiguration(
-                f"--converter stock needs llama.cpp's convert_hf_to_gguf.py: name it with --stock-converter (and the "
-                f"interpreter that has torch and transformers with --stock-python), or use --runner docker; got {path}",
-                code="convert.stock_missing",
-            )
-        return StockScript(path.resolve(), self.order.stock_python or Path(sys.executable))
+        script = stock_script(self.order.stock_converter, self.order.stock_python)
+        return StockScript(script.path.resolve(), script.python)
 
     def _quantizer(self) -> str:
         found = shutil.which(self.order.llama_quantize or "llama-quantize")

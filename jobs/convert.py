@@ -13,8 +13,10 @@ from pydantic import ValidationError
 
 import draftmill
 from draftmill.gguf.convert_native import OUTTYPES, Conversion, convert_native
-from draftmill.gguf.convert_stock import TIMEOUT_S, convert_stock, stock_script
+from draftmill.gguf.convert_stock import convert_stock
 from draftmill.gguf.metadata import Provenance
+from draftmill.gguf.stock_run import TIMEOUT_S
+from draftmill.gguf.stock_script import stock_script
 from draftmill.outcome import BadConfiguration
 from jobs.contract import Job, main
 

@@ -3,8 +3,9 @@
 Inputs: draft (a checkpoint's or package's folder, or a folder with one GGUF file), for a GGUF also target (the target's
 config.json and tokenizer, or a folder with its GGUF file). Parameters: to ("gguf", "hf", "q4nx"), entry (owner/name, by
 which files are named); optional outtype (of a GGUF), encoding (of a package), causal, provenance (fields of
-`draftmill.gguf.metadata.Provenance`). Outputs: <name>.gguf and <name>.conversion.json, or the folder's files.
-Facts: conversion (the whole account), exact.
+`draftmill.gguf.metadata.Provenance`), converter ("native", or "stock" to have llama.cpp's own write the vocabulary of
+the target's folder, with stock_converter and stock_python as job `convert` has them). Outputs: <name>.gguf and
+<name>.conversion.json, or the folder's files. Facts: conversion (the whole account), exact.
 """
 
 from dataclasses import replace
@@ -21,11 +22,14 @@ from draftmill.dflash.conversion.convert import ENCODINGS, convert
 from draftmill.dflash.conversion.form import Form
 from draftmill.gguf.metadata import Provenance
 from draftmill.gguf.naming import gguf_name
+from draftmill.gguf.stock_script import StockScript, stock_script
 from draftmill.outcome import BadConfiguration
 from draftmill.whole_file import write_whole
 from jobs.contract import Job, main
 
 OUT = "draft"
+CONVERTERS = {"native": False, "stock": True}
+"""Name -> whether it is llama.cpp's."""
 
 
 def work(job: Job) -> None:
@@ -50,6 +54,7 @@ def work(job: Job) -> None:
         out,
         to,
         target=_only_gguf(target) if target else None,
+        converter=_stock(job) if _one_of("converter", parameters.get("converter", "native"), CONVERTERS) else None,
         outtype=parameters.get("outtype") or "auto",
         provenance=provenance,
         encoding=_one_of("encoding", encoding, ENCODINGS) if encoding else None,
@@ -64,6 +69,12 @@ def work(job: Job) -> None:
         out.rmdir()
     job.fact("conversion", account.as_json())
     job.fact("exact", account.worst is None)
+
+
+def _stock(job: Job) -> StockScript:
+    script = stock_script(job.parameters.get("stock_converter"), job.parameters.get("stock_python"))
+    job.tool("convert_hf_to_gguf", script.digest[:12], script.digest)
+    return script
 
 
 def _named(account: Account, out: Path, entry: str) -> Account:

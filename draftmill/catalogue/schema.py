@@ -6,7 +6,7 @@ Values are text as the file has it (see `draftmill.settings_file`); these models
 import re
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Annotated, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
@@ -171,7 +171,8 @@ class Drafter(Part):
     licence: what its card says, as far as known; donor: whose tokenizer it borrows; trained_for: targets, of which any
     other is an off-pair; derived_from: models that it was made from and that its card does not name; upstream: where
     its weights come from. The licences of all of them are inherited. publish_as, licence_as, licence_statement,
-    licence_files, quants: as the options of `draftmill convert`; paths are from the catalogue's folder.
+    licence_files, quants, converter: as the options of `draftmill convert`; paths are from the catalogue's folder. Of a
+    DFlash draft, converter says who writes its target's vocabulary.
     """
 
     family: Some | None = None
@@ -186,6 +187,7 @@ class Drafter(Part):
     licence_statement: Some | None = None
     licence_files: tuple[Path, ...] = ()
     quants: Quants = ()
+    converter: Literal["native", "stock"] = "native"
     note: str = ""
 
 

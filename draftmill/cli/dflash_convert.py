@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from draftmill.dflash.conversion.account import Account
 
 FORMS = ("gguf", "hf", "q4nx")
+STOCK = "stock"
+CONVERTERS = ("native", STOCK)
 WIDTH = 110
 
 
@@ -38,6 +40,23 @@ def convert_command(
             metavar="FOLDER|GGUF",
             help="The target that the draft was trained for: a GGUF carries its vocabulary. A GGUF source has its own.",
         ),
+    ] = None,
+    converter: Annotated[
+        str,
+        typer.Option(
+            metavar="native|stock",
+            help="Who writes the vocabulary of a target's folder: ours, or llama.cpp's own, which knows more models.",
+        ),
+    ] = "native",
+    stock_converter: Annotated[
+        Path | None,
+        typer.Option(
+            parser=file_path, metavar="FILE", help="convert_hf_to_gguf.py of llama.cpp, of --converter stock."
+        ),
+    ] = None,
+    stock_python: Annotated[
+        Path | None,
+        typer.Option(parser=file_path, metavar="FILE", help="The interpreter that has torch and transformers."),
     ] = None,
     outtype: Annotated[
         str | None,
@@ -67,6 +86,7 @@ def convert_command(
     from draftmill.cli.measure_running import ended_by_signals
     from draftmill.dflash.conversion.convert import ENCODINGS, convert
     from draftmill.dflash.conversion.form import Form
+    from draftmill.gguf.stock_script import stock_script
 
     one_of("--to", to, FORMS)
     if encoding is not None:
@@ -78,6 +98,12 @@ def convert_command(
             raise typer.BadParameter(f"is of GGUF files, and --to is {to}", param_hint=option)
     if target is not None and not target.exists():
         raise typer.BadParameter(f"{target} is not there; name the target's folder or GGUF", param_hint="--target")
+    one_of("--converter", converter, CONVERTERS)
+    if converter == STOCK and not (target and target.is_dir()):
+        raise typer.BadParameter("writes the vocabulary of a folder that --target names", param_hint="--converter")
+    for option, place in (("--stock-converter", stock_converter), ("--stock-python", stock_python)):
+        if place is not None and converter != STOCK:
+            raise typer.BadParameter("is of --converter stock", param_hint=option)
     if to == Form.GGUF:
         from draftmill.dflash.gguf_form.writing import OUTTYPES
 
@@ -88,6 +114,7 @@ def convert_command(
             out,
             Form(to),
             target=target,
+            converter=stock_script(stock_converter, stock_python) if converter == STOCK else None,
             outtype=outtype or "auto",
             encoding=ENCODINGS[encoding] if encoding else None,
             causal=causal,

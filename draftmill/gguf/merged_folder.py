@@ -5,7 +5,7 @@ converter want one folder. The converter also reads the folder's name, so it car
 """
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -30,11 +30,24 @@ TOKENIZER_FILES = (
 @contextmanager
 def merged_folder(model: Path, tokenizer: Path, name: str = "model") -> Iterator[Path]:
     """Yields the folder, called `name`, below the temporary directory; it is gone afterwards."""
+    files = [model / file for file in MODEL_FILES] + sorted(model.glob(WEIGHTS))
+    with _linked([*files, *(tokenizer / file for file in TOKENIZER_FILES)], name) as folder:
+        yield folder
+
+
+@contextmanager
+def vocabulary_folder(model: Path) -> Iterator[Path]:
+    """As `merged_folder`, of one folder and without its weights, whose index would ask for them."""
+    files = [file for file in (*MODEL_FILES, *TOKENIZER_FILES) if file != INDEX]
+    with _linked([model / file for file in files], "model") as folder:
+        yield folder
+
+
+@contextmanager
+def _linked(files: Iterable[Path], name: str) -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="draftmill-") as scratch:
         folder = Path(scratch) / name.replace("/", "-").lstrip(".")
         folder.mkdir()
-        files = [model / file for file in MODEL_FILES] + sorted(model.glob(WEIGHTS))
-        files += [tokenizer / file for file in TOKENIZER_FILES]
         for file in files:
             if file.exists():
                 (folder / file.name).symlink_to(file.resolve())

@@ -1,11 +1,14 @@
 """llama.cpp's converter as files: which one it is."""
 
 import hashlib
+import os
+import sys
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 from draftmill.digest import sha256_file
+from draftmill.outcome import BadConfiguration
 
 PACKAGES = ("conversion", "gguf-py")
 DEBIAN_PACKAGES = Path("/usr/share/llama.cpp/llama.cpp-tools")
@@ -35,3 +38,22 @@ class StockScript:
     def name(self) -> str:
         """How the GGUF names it: the converter states no version of its own."""
         return f"stock {self.digest[:12]}"
+
+
+def stock_script(path: Path | str | None, python: Path | str | None = None) -> StockScript:
+    """The converter that the caller, or else the image's environment, names.
+
+    Raises BadConfiguration when none is named or it is not a file.
+    """
+    path = path or os.environ.get("DRAFTMILL_STOCK_CONVERTER")
+    python = python or os.environ.get("DRAFTMILL_STOCK_PYTHON") or sys.executable
+    if not path or not Path(path).is_file():
+        measured = f"there is none at {path}" if path else "none is named"
+        raise BadConfiguration(
+            f"llama.cpp's convert_hf_to_gguf.py: {measured}. Name it with --stock-converter or "
+            "DRAFTMILL_STOCK_CONVERTER (and an interpreter that has torch and transformers with --stock-python or "
+            "DRAFTMILL_STOCK_PYTHON), use the stock image (--runner docker), or --converter native.",
+            code="convert.stock_missing",
+            where=str(path),
+        )
+    return StockScript(Path(path), Path(python))

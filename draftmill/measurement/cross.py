@@ -127,7 +127,7 @@ def _files(
         draft, how = pair.drafter, None
     else:
         causal = own.loop.causal if own.loop else None
-        draft, how = draft_gguf(pair.drafter, pair.target, pair.place, options.draft_outtype, causal, progress)
+        draft, how = draft_gguf(pair.drafter, target, pair.place, options.draft_outtype, causal, progress)
     return (target, draft), (described(target, by), described(draft, how))
 
 

@@ -9,14 +9,17 @@ from draftmill.dflash.conversion.account import carried
 from draftmill.dflash.forward import Draft
 from draftmill.dflash.gguf_form.writing import write_gguf
 from draftmill.dflash.package import Package
+from draftmill.digest import sha256_json
 from draftmill.gguf.convert_native import convert_native
-from draftmill.gguf.convert_stock import convert_stock, stock_script
+from draftmill.gguf.convert_stock import convert_stock
 from draftmill.gguf.header import read_header
 from draftmill.gguf.metadata import Provenance
+from draftmill.gguf.stock_script import stock_script
 from draftmill.measurement.cross_record import Gguf
 from draftmill.measurement.subject import describe, describe_folder
 from draftmill.outcome import BadConfiguration, Refusal, Refused
 from draftmill.progress import Progress, silent
+from draftmill.tokenizers.ggml import read_gguf
 
 LARGEST = 8 << 30
 """Bytes of weights of a target that is converted without being asked: more takes its time and its place."""
@@ -107,13 +110,15 @@ def draft_gguf(
 ) -> tuple[Path, str]:
     """The draft of a package's or checkpoint's folder as a GGUF below `place`, as `target_gguf`.
 
-    outtype: f32 keeps every weight and lets an engine multiply without rounding; stored keeps what is stored.
+    target: the GGUF that it will run with, whose vocabulary it gets. outtype: f32 keeps every weight and lets an engine
+    multiply without rounding; stored keeps what is stored.
     Raises Refused (opening the draft, `write_gguf`), MillError.
     """
     with Draft.open(drafter, causal=causal) as draft:
         source = draft.weights.source
+        of = sha256_json(read_gguf(target).digests)[:12]
         kind = outtype if outtype == "f32" else ("codes" if isinstance(source, Package) else "auto")
-        out = place / f"{stem(drafter)}-{'' if causal is None else f'causal-{causal}-'}{kind}.gguf"
+        out = place / f"{stem(drafter)}-{'' if causal is None else f'causal-{causal}-'}{kind}-of-{of}.gguf"
         if not out.is_file():
             place.mkdir(parents=True, exist_ok=True)
             write_gguf(source, target, out, outtype=kind, progress=progress)  # type: ignore[arg-type]

@@ -11,7 +11,8 @@ from draftmill.gguf.header import read_header
 from draftmill.outcome import Refusal, Refused
 from draftmill.tokenizers.vocabulary import MAX_TOKENS, AddedToken, Vocabulary, padding_text
 
-KINDS = {"gpt2": "BPE", "llama": "SPM", "bert": "WPM", "t5": "UGM", "rwkv": "RWKV"}
+_GEMMA4 = "gemma4"
+KINDS = {"gpt2": "BPE", _GEMMA4: "BPE", "llama": "SPM", "bert": "WPM", "t5": "UGM", "rwkv": "RWKV"}
 """tokenizer.ggml.model -> vocabulary type."""
 
 _NORMAL, _UNKNOWN, _CONTROL, _USER_DEFINED, _UNUSED = 1, 2, 3, 4, 5
@@ -62,6 +63,9 @@ def read_gguf(path: Path) -> Vocabulary:
             raise _refused("tokenizer.gguf_merges", where, type(merges).__name__, "texts", "its merges are no texts")
         stated["merges"] = merges
     ids = {role: fields.get(f"tokenizer.ggml.{key}") for role, key in _ROLE_KEYS.items()}
+    pre = fields.get("tokenizer.ggml.pre")
+    if model == _GEMMA4:
+        pre = _GEMMA4  # which the runtime takes whatever the key says, if it is there
     return Vocabulary(
         source=str(path),
         kind=KINDS[model],
@@ -74,7 +78,7 @@ def read_gguf(path: Path) -> Vocabulary:
         add_eos=_flag(fields, "add_eos_token"),
         stated=stated,
         unresolved={},
-        pre=pre if isinstance(pre := fields.get("tokenizer.ggml.pre"), str) else None,
+        pre=pre if isinstance(pre, str) else None,
     )
 
 

@@ -34,8 +34,7 @@ _NAME_TARGET = (
 _CONVERSION = "the conversion of the checkpoint with the files of the row's donor"
 _OTHER_TARGET = "the target that the draft was trained for as donor of the row"
 _WRITTEN_TARGET = (
-    f"a target whose vocabulary the native converter writes ({', '.join(ARCHITECTURES)}), or a GGUF of the target: "
-    "draftmill dflash convert FOLDER OUT.gguf --to gguf --target TARGET.gguf"
+    f"converter: stock in the row, or a target whose vocabulary the native one writes ({', '.join(ARCHITECTURES)})"
 )
 _WOULD_CHANGE = {
     "dflash.target_architecture": _WRITTEN_TARGET,

@@ -56,6 +56,7 @@ def order_of(subject: Subject, setting: Setting, **own: Any) -> Order:
         derived_from=drafter.derived_from,
         trained_for=drafter.trained_for,
         upstream=drafter.upstream,
+        converter=drafter.converter,
         hub=setting.hub,
         store=setting.store,
         work=setting.work,

@@ -31,6 +31,7 @@ from tests.support.catalogue_hub import (
     CHECKPOINTS,
     DONOR,
     FOREIGN,
+    GEMMA,
     HEAD,
     NAMELESS,
     PACKAGE,
@@ -42,6 +43,7 @@ from tests.support.catalogue_hub import (
     write_plain,
 )
 from tests.support.hub_server import Fault, MisbehavingHub, misbehaving_hub
+from tests.support.stock import stock_converter
 
 pytestmark = pytest.mark.slow
 
@@ -256,8 +258,11 @@ def test_a_checkpoint_without_a_target_or_with_one_that_is_not_written_says_what
     assert nameless["measured"] is None
     assert "donor: owner/target@commit" in nameless["would_change"]
     assert found[NAMELESS]["download_bytes"] == 0
-    assert (foreign["code"], foreign["measured"]) == ("dflash.target_architecture", "['GemmaForCausalLM']")
-    assert "--target TARGET.gguf" in foreign["would_change"]
+    assert (foreign["code"], foreign["measured"]) == (
+        "dflash.target_architecture",
+        "['Gemma4ForConditionalGeneration']",
+    )
+    assert "converter: stock in the row" in foreign["would_change"]
 
 
 def test_every_verdict_is_on_the_pages(first: tuple[int, dict[str, Any], str], mill: Mill) -> None:
@@ -364,3 +369,22 @@ def jobs_below(folder: Path) -> list[str]:
         if str(folder) in command and "jobs." in command:
             found.append(command)
     return found
+
+
+@pytest.mark.stock
+def test_the_row_can_have_the_stock_converter_write_the_vocabulary(mill: Mill, monkeypatch: pytest.MonkeyPatch) -> None:
+    stock = stock_converter()
+    row = f"{{family: DFlash checkpoint, donor: {GEMMA}@main"
+    mill.catalogue.write_text(mill.catalogue.read_text().replace(row, f"{row}, converter: stock"))
+    status, summary, _ = mill.run("run", "--only", FOREIGN)
+    (failed,) = summary["rows"]
+    assert (status, failed["verdict"], failed["code"]) == (1, "failed", "convert.stock_missing")
+
+    monkeypatch.setenv("DRAFTMILL_STOCK_CONVERTER", str(stock.script))
+    monkeypatch.setenv("DRAFTMILL_STOCK_PYTHON", str(stock.python))
+    status, summary, _ = mill.run("run", "--only", FOREIGN)
+    (passed,) = summary["rows"]
+    assert (status, passed["verdict"]) == (0, "pass")
+    manifest = read_manifest((mill.store.root / passed["manifest"]).read_bytes(), passed["manifest"])
+    assert "convert_hf_to_gguf" in {tool.name for tool in manifest.tools}
+    assert manifest.parameters["converter"] == "stock"

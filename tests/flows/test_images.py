@@ -34,6 +34,8 @@ TINY = "draftmill/tiny:test"
     [
         ("convert", {"converter": "stock"}, STOCK),
         ("convert", {"converter": "native"}, JOBS),
+        ("dflash_convert", {"converter": "stock"}, STOCK),
+        ("dflash_convert", {"converter": "native"}, JOBS),
         ("quantize", {"quantizer": "stock"}, STOCK),
         ("quantize", {"quantizer": "native"}, JOBS),
         ("check", {"quantizer": "stock"}, JOBS),

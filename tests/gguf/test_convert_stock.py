@@ -5,11 +5,11 @@ import sys
 
 import pytest
 
-from draftmill.gguf.convert_stock import convert_stock, stock_script
+from draftmill.gguf.convert_stock import convert_stock
 from draftmill.gguf.header import read_header
 from draftmill.gguf.metadata import Provenance
 from draftmill.gguf.stock_failures import explain
-from draftmill.gguf.stock_script import StockScript
+from draftmill.gguf.stock_script import StockScript, stock_script
 from draftmill.outcome import BadConfiguration, InputOutput, MillError, Refused, Temporary
 from jobs.contract import perform
 from jobs.convert import work

@@ -44,6 +44,8 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"to": "hf"}, "dflash_convert.entry"),
     ({"to": "q4nx", "entry": "a/b", "encoding": "q8"}, "dflash_convert.encoding"),
     ({"to": "gguf", "entry": "a/b", "provenance": {"colour": "red"}}, "dflash_convert.provenance"),
+    ({"to": "gguf", "entry": "a/b", "converter": "mine"}, "dflash_convert.converter"),
+    ({"to": "gguf", "entry": "a/b", "converter": "stock", "stock_converter": "/none"}, "convert.stock_missing"),
     ({"to": "gguf", "entry": "a/b", "outtype": "q2"}, "dflash.outtype"),
     ({"to": "gguf", "entry": "a/b"}, "dflash.target_needed"),
 ]

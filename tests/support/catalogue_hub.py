@@ -135,18 +135,19 @@ def write_package(root: Path) -> None:
 def write_checkpoints(root: Path) -> None:
     """As upstream publishes them: with code beside the weights, which config.json names."""
     from tests.dflash.gguf_form.small import write_checkpoint, write_target
+    from tests.support.gemma_target import ROWS, write_gemma_target
 
     for repo in (CHECKPOINT, NAMELESS, FOREIGN):
-        write_checkpoint(root / repo, num_hidden_layers=1, intermediate_size=256)
+        rows = {"vocab_size": ROWS} if repo == FOREIGN else {}
+        write_checkpoint(root / repo, num_hidden_layers=1, intermediate_size=256, **rows)
         path = root / repo / "config.json"
         path.write_text(json.dumps(json.loads(path.read_text()) | {"auto_map": {"AutoModel": "dflash.Draft"}}))
         (root / repo / "dflash.py").write_text("raise SystemExit('never run')\n")
         (root / repo / "README.md").write_text("---\nlicense: mit\n---\n")
         (root / repo / "LICENSE").write_text("MIT License: terms")
-    for repo, architecture in ((QWEN3, "Qwen3ForCausalLM"), (GEMMA, "GemmaForCausalLM")):
-        write_target(root / repo, "Qwen3ForCausalLM", num_hidden_layers=12)
-        path = root / repo / "config.json"
-        path.write_text(json.dumps(json.loads(path.read_text()) | {"architectures": [architecture]}))
+    write_target(root / QWEN3, "Qwen3ForCausalLM", num_hidden_layers=12)
+    write_gemma_target(root / GEMMA)
+    for repo in (QWEN3, GEMMA):
         (root / repo / "README.md").write_text("---\nlicense: apache-2.0\n---\n")
 
 

@@ -79,6 +79,12 @@ def test_an_id_outside_the_list_is_not_stated(tmp_path: Path) -> None:
     assert read_gguf(path).ids == {"bos": 1}
 
 
+@pytest.mark.parametrize("stated", [{}, {"pre": "default"}])
+def test_gemma_4_merges_by_its_own_rule_whatever_the_key_says(stated: dict[str, Any], tmp_path: Path) -> None:
+    path = write_gguf(tmp_path / "v.gguf", ["a", "b"], [NORMAL, NORMAL], model="gemma4", merges=["a b"], **stated)
+    assert (read_gguf(path).kind, read_gguf(path).pre) == ("BPE", "gemma4")
+
+
 REFUSED = [
     ("tokenizer.gguf_model", ["a"], [NORMAL], {"model": "none"}),
     ("tokenizer.gguf_types", ["a", "b"], [NORMAL], {}),

@@ -14,6 +14,7 @@ from draftmill.dflash.package import File
 from draftmill.dflash.packing import notices_of
 from draftmill.dflash.vouching import check_vouched
 from draftmill.gguf.metadata import Provenance
+from draftmill.gguf.stock_script import StockScript
 from draftmill.outcome import BadConfiguration
 from draftmill.progress import Progress, silent
 from draftmill.q4nx.encodings import Kind
@@ -28,6 +29,7 @@ def convert(
     to: Form,
     *,
     target: Path | None = None,
+    converter: StockScript | None = None,
     outtype: str = "auto",
     provenance: Provenance | None = None,
     encoding: Kind | None = None,
@@ -37,6 +39,7 @@ def convert(
     """Writes `out` (a folder, or a file for a GGUF), which may not be there before, and its account in or beside it.
 
     target: the target's folder or GGUF, whose vocabulary a GGUF draft carries; None only for a source that is one.
+    converter: llama.cpp's own, to write the vocabulary of a target's folder; None writes it here.
     outtype: of a GGUF's matrices, as `write_gguf` has it. provenance: what a GGUF says of its origin.
     encoding: of a package's projections; None keeps the source's codes, and refuses a source without. causal: what the
     caller knows about sliding layers, for configs that do not state it.
@@ -83,5 +86,5 @@ def convert(
         if to == Form.GGUF:
             from draftmill.dflash.conversion.to_gguf import write_dflash_gguf
 
-            return write_dflash_gguf(draft, out, target, outtype, provenance, complete, progress)
+            return write_dflash_gguf(draft, out, target, converter, outtype, provenance, complete, progress)
         return write_q4nx(draft, out, encoding, notices, complete, progress)

@@ -1,6 +1,7 @@
 """A draft as a GGUF file with its target's vocabulary. What was written is read again and held against the source."""
 
 from collections.abc import Iterator
+from contextlib import nullcontext
 from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,6 +17,8 @@ from draftmill.dflash.fidelity import Fidelity
 from draftmill.dflash.package import File
 from draftmill.digest import sha256_file
 from draftmill.gguf.metadata import Provenance
+from draftmill.gguf.stock_script import StockScript
+from draftmill.gguf.stock_vocabulary import stock_vocabulary
 from draftmill.outcome import Refusal, Refused
 from draftmill.progress import Progress
 from draftmill.whole_file import whole_file, write_whole
@@ -28,30 +31,36 @@ def write_dflash_gguf(
     source: DraftSource,
     out: Path,
     target: Path | None,
+    converter: StockScript | None,
     outtype: str,
     provenance: Provenance | None,
     complete: Complete,
     progress: Progress,
 ) -> Account:
-    """Writes the file `out`, whole or not at all, and its account beside it.
+    """Writes the file `out`, whole or not at all, and its account beside it. converter: as `convert` has it.
 
-    Raises Refused (`write_gguf`, `prove_vocabulary`, dflash.codes_lost where a tensor is not what the writer says),
-    OSError.
+    Raises Refused (`write_gguf`, `stock_vocabulary`, `prove_vocabulary`, dflash.codes_lost where a tensor is not what
+    the writer says), OSError.
     """
     from draftmill.dflash.gguf_form.writing import write_gguf
 
     out.parent.mkdir(parents=True, exist_ok=True)
     work = sum(prod(tensor.shape) for tensor in source.tensors.values())
-    with whole_file(out) as beside:
+    folder = target if target and target.is_dir() else None
+    by_converter = stock_vocabulary(folder, converter, progress=progress) if folder and converter else nullcontext()
+    with by_converter as made, whole_file(out) as beside:
         written = write_gguf(
             source.opened,
             target,
             beside,
+            vocabulary=made,
             outtype=outtype,
             provenance=provenance,
             progress=lambda what, done, total: progress(what, work * done // total, 2 * work),
         )
-        vocabulary = prove_vocabulary(beside, target, source.path, source.form)
+        vocabulary = prove_vocabulary(beside, made or target, source.path, source.form)
+        if made and target and converter:
+            vocabulary |= {"of": target.name, "by": converter.name}
         tensors: list[TensorAccount] = []
         with open_gguf(beside) as result:
             done = work

@@ -16,6 +16,7 @@ from draftmill.gguf.header import GGUFHeader, read_header
 from draftmill.gguf.hyperparameters import ARCHITECTURES
 from draftmill.gguf.vocabulary_keys import add_vocabulary
 from draftmill.intake.bounded_json import read_object
+from draftmill.intake.text_config import text_config
 from draftmill.outcome import Refusal, Refused
 from draftmill.tokenizers.ggml import read_gguf
 
@@ -30,7 +31,7 @@ class Target:
     """rows: of the target's embedding. mrope: whether its positions have several axes, as targets that see have.
 
     hidden: width of its rows; layers: how many it has; None where it does not say.
-    architecture: GGUF's name, of a folder. header: of a GGUF.
+    architecture: GGUF's name, of a folder. header: of the GGUF that has its vocabulary.
     """
 
     path: Path
@@ -99,13 +100,16 @@ def own_vocabulary(draft: GgufDraft) -> Target:
     return Target(draft.path, draft.config.vocab_size, mrope, header=draft.header)
 
 
-def read_target(path: Path) -> Target:
-    """A target's folder or GGUF file.
+def read_target(path: Path, vocabulary: Path | None = None) -> Target:
+    """A target's folder or GGUF file. vocabulary: a GGUF that holds a folder's, as llama.cpp's converter writes it; for
+    architectures whose vocabulary the native converter does not write.
 
     Raises Refused: dflash.target_missing, target_architecture, target_is_draft, target_vocabulary, intake.json_*,
     and of a GGUF what `read_gguf` raises; OSError.
     """
-    return _read_folder(path) if path.is_dir() else _read_gguf(path)
+    if not path.is_dir():
+        return _read_gguf(path)
+    return _read_folder(path, read_header(vocabulary) if vocabulary else None)
 
 
 def _read_gguf(path: Path) -> Target:
@@ -126,7 +130,7 @@ def _read_gguf(path: Path) -> Target:
     return Target(path, len(header.fields[keys.TOKENS]), mrope, hidden=hidden, layers=layers, header=header)
 
 
-def _read_folder(path: Path) -> Target:
+def _read_folder(path: Path, vocabulary: GGUFHeader | None) -> Target:
     if not (path / "config.json").is_file():
         raise _refused(
             "target_missing",
@@ -136,18 +140,17 @@ def _read_folder(path: Path) -> Target:
             "The draft's vocabulary is its target's. Give the target's Hugging Face folder, or its GGUF file.",
         )
     config = read_object(path / "config.json", "config.json", CONFIG_LIMIT)
-    text = config.get("text_config") if isinstance(config.get("text_config"), dict) else config
-    assert isinstance(text, dict)  # noqa: S101 - it is one of two objects
+    text = text_config(config)
     named = config.get("architectures")
     architecture = ARCHITECTURES.get(named[0]) if isinstance(named, list) and named else None
-    if architecture is None:
+    if architecture is None and vocabulary is None:
         raise _refused(
             "target_architecture",
             f"{path.name}/config.json:architectures",
             shown(named),
             list(ARCHITECTURES),
-            "The native converter writes vocabularies of these architectures only. Convert the target with llama.cpp's "
-            "own converter, and give its GGUF instead of the folder.",
+            "The native converter writes vocabularies of these architectures only. Have llama.cpp's own write this one "
+            "(--converter stock), or give a GGUF of the target instead of the folder.",
         )
     rows = text.get("vocab_size")
     if type(rows) is not int:
@@ -162,7 +165,9 @@ def _read_folder(path: Path) -> Target:
     hidden, layers = (
         value if type(value := text.get(key)) is int else None for key in ("hidden_size", "num_hidden_layers")
     )
-    return Target(path, rows, isinstance(rope, dict) and "mrope_section" in rope, architecture, hidden, layers)
+    return Target(
+        path, rows, isinstance(rope, dict) and "mrope_section" in rope, architecture or "", hidden, layers, vocabulary
+    )
 
 
 def _refused(code: str, where: str, measured: Any, expected: Any, sentence: str) -> Refused:

@@ -33,6 +33,7 @@ def write_gguf(
     target: Path | None,
     out: Path,
     *,
+    vocabulary: Path | None = None,
     outtype: str = "auto",
     provenance: Provenance | None = None,
     progress: Progress = silent,
@@ -40,7 +41,8 @@ def write_gguf(
     """Writes `out`, whole or not at all. target: the target's folder or GGUF, whose vocabulary the draft carries; None
     for a source that is a GGUF and keeps its own.
 
-    outtype: of matrices, as `plan` says. provenance: what the file says of its origin.
+    vocabulary: as `read_target` has it. outtype: of matrices, as `plan` says. provenance: what the file says of its
+    origin.
     Raises BadConfiguration dflash.outtype, dflash.target_needed; Refused: `read_target`, `Target.check`,
     `check_writable`, dflash.gguf_not_finite; OSError.
     """
@@ -51,7 +53,7 @@ def write_gguf(
     path = source.path if isinstance(source, GgufDraft) else source.folder
     config = source.config
     remarks = check_writable(config, path.name)
-    of = _vocabulary(source, target)
+    of = _vocabulary(source, target, vocabulary)
     of.check(config, path.name)
     planned = plan(source, outtype)
     file_type = _file_type(planned)
@@ -73,9 +75,9 @@ def write_gguf(
     return WrittenGguf(out, size, file_type.name, tuple(accounts), remarks, rounded)
 
 
-def _vocabulary(source: Source, target: Path | None) -> Target:
+def _vocabulary(source: Source, target: Path | None, vocabulary: Path | None) -> Target:
     if target is not None:
-        return read_target(target)
+        return read_target(target, vocabulary)
     if isinstance(source, GgufDraft):
         return own_vocabulary(source)
     raise BadConfiguration(

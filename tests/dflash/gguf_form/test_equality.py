@@ -11,6 +11,7 @@ import pytest
 
 from draftmill.dflash.checkpoint import Checkpoint
 from draftmill.dflash.config_kinds import FULL, SLIDING
+from draftmill.dflash.conversion.account import account_path
 from draftmill.dflash.conversion.convert import convert
 from draftmill.dflash.conversion.form import Form
 from draftmill.dflash.geometry import Second
@@ -19,14 +20,16 @@ from draftmill.dflash.gguf_form.writing import write_gguf
 from draftmill.dflash.layout import Layout
 from draftmill.dflash.rope import Rope
 from draftmill.gguf.header import read_header
+from draftmill.gguf.stock_script import StockScript
 from draftmill.q4nx.encodings import Kind
 from flows.demo.smollm2 import DONOR, build_hub
 from tests.dflash.gguf_form.small import write_checkpoint
 from tests.gguf.test_convert_equality import differences
 from tests.support.checkpoints import config
 from tests.support.dflash_packages import edit_config, real_draft, tiny
+from tests.support.gemma_target import ROWS, write_gemma_target
 from tests.support.inputs import smollm2_gguf
-from tests.support.stock import convert_with_stock
+from tests.support.stock import convert_with_stock, stock_converter
 
 SMOLLM2_ROWS = 49152
 Content = dict[str, Any]
@@ -34,7 +37,8 @@ Content = dict[str, Any]
 
 @dataclass(frozen=True)
 class Case:
-    """changes: fields of the synthetic config, or of how its checkpoint is written. edit: of config.json."""
+    """changes: fields of the synthetic config, or of how its checkpoint is written. edit: of config.json. A target that
+    is `GEMMA` has its vocabulary written by the stock converter alone."""
 
     generation: int
     target: str
@@ -57,7 +61,9 @@ _TWO = {"second": Second(2, 16, 8, 4)}
 _YARN = {"factor": 4.0, "original_max_position_embeddings": 1024, "beta_fast": 16.0, "attention_factor": 1.1}
 _FULL = {"layer_types": (FULL, FULL), "sliding_window": None}
 _MIXED = {"layer_types": (FULL, SLIDING)}
+GEMMA = "gemma"
 CASES = {
+    "a target whose vocabulary the native converter does not write": Case(1, GEMMA, "auto", {"vocab_size": ROWS}),
     "generation 1, bf16, sliding": Case(1, "llama", "auto"),
     "generation 1, float32 to f16, yarn, names with a prefix, causality unstated, a target with several axes": Case(
         1,
@@ -100,7 +106,9 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Path, Path
     targets = {
         "llama": write_target(root / "llama", root / "hub" / DONOR),
         "axes": write_target(root / "axes", root / "hub" / DONOR, rope_parameters=axes),
+        GEMMA: write_gemma_target(root / GEMMA),
     }
+    stock = stock_converter()
     made, jobs, of = {}, [], {}
     cases = CASES | DECODED | DEPARTING | ({REAL: Case(1, "llama", "auto")} if real_draft() else {})
     for number, (name, case) in enumerate(cases.items()):
@@ -113,12 +121,22 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Path, Path
             tiny(package, case.generation, vocab_size=SMOLLM2_ROWS, layout=layout, **case.changes)
             convert(package, folder, Form.HF)
         else:
-            write_checkpoint(folder, case.generation, vocab_size=SMOLLM2_ROWS, **case.changes)
+            write_checkpoint(folder, case.generation, **{"vocab_size": SMOLLM2_ROWS} | case.changes)
         if case.edit:
             edit_config(folder, case.edit)
         ours, theirs = root / f"{number}-ours.gguf", root / f"{number}-stock.gguf"
-        with Checkpoint.open(folder, causal=False if name in DEPARTING else None) as source:
-            write_gguf(source, targets[case.target], ours, outtype=case.outtype)
+        if case.target == GEMMA:
+            convert(
+                folder,
+                ours,
+                Form.GGUF,
+                target=targets[GEMMA],
+                converter=StockScript(stock.script, stock.python),
+                outtype=case.outtype,
+            )
+        else:
+            with Checkpoint.open(folder, causal=False if name in DEPARTING else None) as source:
+                write_gguf(source, targets[case.target], ours, outtype=case.outtype)
         jobs.append((folder, theirs, case.outtype))
         of[folder] = targets[case.target]
         made[name] = folder, ours, theirs
@@ -149,6 +167,16 @@ def test_a_draft_is_what_the_stock_converter_writes_and_reads_as_it_was(made, na
         for each in vars(source.config).keys() - lost - {"places", "remarks", "unknown"}:
             assert getattr(draft.config, each) == getattr(source.config, each), each
         assert draft.config.output_multiplier == pytest.approx(source.config.output_multiplier, rel=2**-24)
+
+
+@pytest.mark.stock
+def test_what_the_stock_converter_wrote_is_said_and_proven(made) -> None:
+    _, ours, _ = made[next(iter(CASES))]
+    said = json.loads(account_path(ours, Form.GGUF).read_text())["vocabulary"]
+    assert (said["of"], said["by"][:6], said["proof"]["differences"]) == (GEMMA, "stock ", [])
+    assert {"texts", "merges", "token_types", "scores", "bos", "add_bos"} <= set(said["proof"]["equal"])
+    fields = read_header(ours).fields
+    assert (fields["tokenizer.ggml.model"], len(fields["tokenizer.ggml.tokens"])) == ("gemma4", ROWS)
 
 
 @pytest.mark.stock

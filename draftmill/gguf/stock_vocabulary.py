@@ -1,0 +1,70 @@
+"""A model's vocabulary as llama.cpp's own converter writes it, for models whose vocabulary ours does not write.
+
+The converter gets the tokenizer's files and config.json, and none of the weights (`--vocab-only`).
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from draftmill.gguf.merged_folder import vocabulary_folder
+from draftmill.gguf.stock_run import TIMEOUT_S, run_stock
+from draftmill.gguf.stock_script import StockScript
+from draftmill.outcome import Refusal, Refused
+from draftmill.progress import Progress, silent
+from draftmill.tokenizers.ggml import read_gguf
+from draftmill.tokenizers.identity import first_difference
+from draftmill.tokenizers.sources import Source, read_source
+from draftmill.tokenizers.vocabulary import ROLES, Vocabulary
+
+
+@contextmanager
+def stock_vocabulary(
+    folder: Path, script: StockScript, *, timeout_s: float = TIMEOUT_S, progress: Progress = silent
+) -> Iterator[Path]:
+    """Yields a GGUF file without tensors, gone afterwards, of the vocabulary of the model in `folder`.
+
+    What the converter makes of it is held against tokenizer.json: the text of every id, the merges, and the ids that
+    have a role. Its token types are its own judgement.
+    Raises Refused: convert.vocabulary_differs, what reading either raises; what `run_stock` raises.
+    """
+    stated = read_source(folder)
+    with vocabulary_folder(folder) as place:
+        out = place.with_name("vocabulary.gguf")
+        run_stock(script, place, out, "--vocab-only", timeout_s=timeout_s, progress=progress)
+        _check(stated, read_gguf(out), folder.name)
+        yield out
+
+
+def _check(source: Source, written: Vocabulary, where: str) -> None:
+    stated = source.vocabulary
+    # Added tokens stand either as they are stated or as the converter rewrites them: which, its classes decide.
+    rewritten = [
+        source.as_gguf(written.size).texts,
+        {t: added.text.replace("\u2581", " ") for t, added in stated.added.items()},
+    ]
+    texts = dict(stated.texts)
+    for token in stated.added:
+        if written.texts.get(token) in [each[token] for each in rewritten]:
+            texts[token] = written.texts[token]
+    ours: dict[str, Any] = {"texts": [[t, texts[t]] for t in sorted(texts)], "merges": stated.stated.get("merges")}
+    ours |= {role: stated.ids.get(role) for role in ROLES}
+    refusals = []
+    for facet, expected in ours.items():
+        measured = written.facets.get(facet)
+        if measured == expected or (facet != "texts" and None in (measured, expected)):
+            continue
+        difference = first_difference(facet, expected, measured)
+        refusals.append(
+            Refusal(
+                "convert.vocabulary_differs",
+                f"{where}/tokenizer.json:{facet}",
+                str(difference)[:200],
+                "what llama.cpp's converter writes",
+                "The converter reads another vocabulary out of this folder than its tokenizer.json states: its other "
+                "tokenizer files are of another model. Take all of them from one commit of the target's repository.",
+            )
+        )
+    if refusals:
+        raise Refused(*refusals)

@@ -1,0 +1,9 @@
+"""The part of a config.json that says what the text model is: a model that sees or hears has it one level down."""
+
+from typing import Any
+
+
+def text_config(config: dict[str, Any]) -> dict[str, Any]:
+    """`config` itself where it has no such part (transformers: PretrainedConfig.get_text_config)."""
+    text = config.get("text_config")
+    return text if isinstance(text, dict) else config
