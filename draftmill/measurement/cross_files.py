@@ -97,6 +97,8 @@ def check_same_draft(drafter: Path, gguf: Path, causal: bool | None) -> None:
 
 
 def _stored(value: object) -> object:
+    if isinstance(value, dict):
+        return {key: _stored(inner) for key, inner in value.items()}
     return np.float32(value) if isinstance(value, float) else value
 
 

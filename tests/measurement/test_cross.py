@@ -9,6 +9,7 @@ from typer.testing import CliRunner
 
 from draftmill.cli.measure import app
 from draftmill.dflash.package import write
+from draftmill.dflash.rope import Rope
 from draftmill.dflash.synthetic import synthetic_config, synthetic_tensors
 from draftmill.measurement.cross_files import check_same_draft
 from draftmill.measurement.cross_record import Cross, load_any
@@ -139,8 +140,12 @@ def test_a_record_that_contradicts_itself_is_not_loaded(made_up):
 
 def test_a_gguf_of_another_draft_is_refused_before_anything_runs(made_up, tmp_path):
     """A scale that is no float32 is the same draft: a GGUF cannot hold more of it."""
-    same = {"input_embedding_scale": 50.596442562694074}
-    for name, changes in (("same", same), ("other", same | {"block_size": 6, "rms_norm_eps": 2e-5})):
+    scaled = [
+        {"factor": factor, "original_max_position_embeddings": 1024, "attention_factor": 1.1} for factor in (4.0, 8.0)
+    ]
+    same = {"input_embedding_scale": 50.596442562694074, "rope": Rope(1e6, "yarn", scaled[0])}
+    other = {"block_size": 6, "rms_norm_eps": 2e-5, "rope": Rope(1e6, "yarn", scaled[1])}
+    for name, changes in (("same", same), ("other", same | other)):
         write_draft(tmp_path / name, **changes)
     drafter = tmp_path / "same" / "checkpoint"
     check_same_draft(drafter, tmp_path / "same" / "draft.gguf", None)
@@ -151,6 +156,7 @@ def test_a_gguf_of_another_draft_is_refused_before_anything_runs(made_up, tmp_pa
     assert {each["where"]: (each["measured"], each["expected"]) for each in refused["refusals"]} == {
         "draft.gguf:block_size": (6, 8),
         "draft.gguf:rms_norm_eps": (2e-5, 1e-6),
+        "draft.gguf:rope_scaling": (scaled[1], scaled[0]),
     }
 
 

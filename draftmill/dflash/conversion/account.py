@@ -166,6 +166,7 @@ def carried(config: DraftConfig) -> dict[str, Any]:
         "causal": config.causal,
         "rope_theta": config.rope.theta,
         "rope_type": config.rope.type,
+        "rope_scaling": dict(config.rope.scaling),
         "rms_norm_eps": config.rms_norm_eps,
         "input_embedding_scale": config.input_embedding_scale,
         "output_multiplier": config.output_multiplier,
