@@ -6,13 +6,15 @@ from typing import Any
 import gguf
 import pytest
 
+from draftmill.gguf.header import read_header
 from draftmill.hub.server import serve
 from flows.runners.docker import DockerRunner
 from flows.runners.process import ProcessRunner
 from flows.runners.runner import GIB, Limits, Runner
 from jobs.contract import Result
+from tests.dflash.gguf_form.small import write_checkpoint as write_draft_checkpoint
 from tests.gguf.quantize_models import write_model
-from tests.support.checkpoints import write_checkpoint
+from tests.support.checkpoints import QWEN3_VOCAB, write_checkpoint
 from tests.support.engine import jobs_image, stock_image
 from tests.support.hub_server import write_mirror
 from tests.support.inputs import qwen3_tokenizer
@@ -124,6 +126,22 @@ def test_the_stock_image_converts_and_quantizes_to_the_tensors_of_the_native_job
         quantized[quantizer] = _contained(tmp_path, "quantize", quantizer, inputs, QUANTIZE | {"quantizer": quantizer})
     name = "tiny-Q4_K_M.gguf"
     assert _tensors(quantized["stock"] / name) == _tensors(quantized["native"] / name)
+
+
+@pytest.mark.stock
+@pytest.mark.slow
+def test_the_stock_image_writes_the_vocabulary_of_the_native_job_into_a_draft(tmp_path: Path) -> None:
+    stock_image()
+    draft = write_draft_checkpoint(tmp_path / "draft", vocab_size=QWEN3_VOCAB)
+    write_checkpoint(tmp_path / "target", num_hidden_layers=12, hidden_size=256)
+    inputs = {"draft": draft, "target": tmp_path / "target"}
+    keys = {}
+    for converter in ("native", "stock"):
+        parameters = {"to": "gguf", "entry": "acme/Tiny-DFlash", "converter": converter}
+        (path,) = _contained(tmp_path, "dflash_convert", converter, inputs, parameters).glob("*.gguf")
+        keys[converter] = read_header(path).fields
+    assert keys["stock"] == keys["native"]
+    assert len(keys["stock"]["tokenizer.ggml.tokens"]) == QWEN3_VOCAB
 
 
 def _contained(tmp_path: Path, job: str, kind: str, inputs: dict[str, Path], parameters: dict[str, Any]) -> Path:

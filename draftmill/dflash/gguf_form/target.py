@@ -152,7 +152,7 @@ def _read_folder(path: Path, vocabulary: GGUFHeader | None) -> Target:
             "The native converter writes vocabularies of these architectures only. Have llama.cpp's own write this one "
             "(--converter stock), or give a GGUF of the target instead of the folder.",
         )
-    rows = text.get("vocab_size")
+    rows = len(vocabulary.fields[keys.TOKENS]) if vocabulary else text.get("vocab_size")
     if type(rows) is not int:
         raise _refused(
             "target_vocabulary",

@@ -1,6 +1,7 @@
 """`draftmill dflash convert` as a person and a script call it."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -67,22 +68,31 @@ def test_json_is_the_whole_account(made: Path, tmp_path: Path) -> None:
     assert len(value["tensors"]) == 14
 
 
-WRONG = {
-    "another form": ("--to", "onnx"),
-    "another encoding": ("--to", "q4nx", "--encoding", "q8"),
-    "another type": ("--to", "gguf", "--target", "target", "--outtype", "q2"),
-    "an encoding of a GGUF": ("--to", "gguf", "--target", "target", "--encoding", "q4_1"),
-    "a type of a package": ("--to", "q4nx", "--outtype", "f16"),
-    "a target of a checkpoint": ("--to", "hf", "--target", "target"),
-    "no form": (),
+GGUF = ("--to", "gguf", "--target", "target")
+WRONG: dict[str, tuple[tuple[str, ...], str]] = {
+    "another form": (("--to", "onnx"), "--to"),
+    "another encoding": (("--to", "q4nx", "--encoding", "q8"), "--encoding"),
+    "another type": ((*GGUF, "--outtype", "q2"), "--outtype"),
+    "an encoding of a GGUF": ((*GGUF, "--encoding", "q4_1"), "--encoding"),
+    "a type of a package": (("--to", "q4nx", "--outtype", "f16"), "--outtype"),
+    "a target of a checkpoint": (("--to", "hf", "--target", "target"), "--target"),
+    "another converter": ((*GGUF, "--converter", "mine"), "--converter"),
+    "a vocabulary of no folder": (("--to", "hf", "--converter", "stock"), "--converter"),
+    "a converter that nothing asks for": ((*GGUF, "--stock-converter", "x.py"), "--stock-converter"),
+    "an interpreter that nothing asks for": ((*GGUF, "--stock-python", "x"), "--stock-python"),
+    "no form": ((), "--to"),
 }
 
 
 @pytest.mark.parametrize("what", WRONG)
-def test_wrong_usage_ends_with_2_and_writes_nothing(what: str, made: Path, tmp_path: Path) -> None:
-    code, _, err = run(made / "hf", tmp_path / "out", *WRONG[what])
+def test_wrong_usage_names_the_option_and_writes_nothing(
+    what: str, made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(made)
+    words, named = WRONG[what]
+    code, _, err = run(made / "hf", tmp_path / "out", *words)
     assert code == 2
-    assert err
+    assert re.search(rf"(for|option) '?{named}", err), err
     assert not list(tmp_path.iterdir())
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from gguf import GGMLQuantizationType, GGUFReader
+from gguf import GGMLQuantizationType, GGUFReader, GGUFWriter
 from gguf.quants import dequantize
 
 from draftmill.dflash import names
@@ -239,6 +239,21 @@ def test_a_target_of_another_size_is_refused(tmp_path) -> None:
     checkpoint = write_checkpoint(tmp_path / "checkpoint")
     other = write_target(tmp_path / "target", vocab_size=TINY_VOCAB + 1)
     assert refusal(checkpoint, other, tmp_path / "d.gguf") == [("dflash.vocabulary_size", "checkpoint")]
+
+
+def test_a_vocabulary_of_another_size_than_the_targets_config_states_is_refused(target, tmp_path) -> None:
+    checkpoint = write_checkpoint(tmp_path / "checkpoint")
+    other = write_draft(tmp_path / "other", vocab_size=TINY_VOCAB)
+    longer = tmp_path / "longer.gguf"
+    writer = GGUFWriter(longer, "gemma4")
+    writer.add_token_list([f"<{token}>" for token in range(TINY_VOCAB + 1)])
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.close()
+    found = refusal(checkpoint, target, tmp_path / "d.gguf", vocabulary=longer)
+    assert found == [("dflash.vocabulary_size", "checkpoint")]
+    with Checkpoint.open(checkpoint) as opened:
+        write_gguf(opened, target, tmp_path / "d.gguf", vocabulary=other)
 
 
 @pytest.mark.parametrize(
