@@ -31,6 +31,13 @@ def random_model(kind: str):
     elif kind == "sliding":
         types = ["sliding_attention", "full_attention"] * 2
         config = transformers.Qwen3Config(**COMMON, layer_types=types, sliding_window=5, use_sliding_window=True)
+    elif kind == "shared":
+        # Of the Gemma 4 kind: the last two layers read the keys of earlier ones, and every layer a table of its own.
+        sizes = COMMON | {"num_hidden_layers": 6, "layer_types": ["sliding_attention", "full_attention"] * 3}
+        config = transformers.Gemma4TextConfig(
+            **sizes, sliding_window=5, num_kv_shared_layers=2, hidden_size_per_layer_input=8, global_head_dim=16,
+            vocab_size_per_layer_input=64,
+        )  # fmt: skip
     else:
         config = transformers.Qwen3NextConfig(
             **COMMON, layer_types=["linear_attention", "full_attention"] * 2, linear_num_key_heads=2,
@@ -53,7 +60,7 @@ def greedy(model, count):
     return text[len(PROMPT) :]
 
 
-KINDS = ["llama", "sliding", "recurrent"]
+KINDS = ["llama", "sliding", "shared", "recurrent"]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -99,7 +106,7 @@ def reference_logits(model, text):
         return model(input_ids=torch.tensor([text]), use_cache=False).logits[0, -1].float().numpy()
 
 
-@pytest.mark.parametrize("kind", ["llama", "sliding"])
+@pytest.mark.parametrize("kind", ["llama", "sliding", "shared"])
 def test_every_row_of_a_tree_is_its_own_path_alone(kind):
     """Three branches of several depths, longer than the window of 5; each row against a plain pass over its path."""
     model = random_model(kind)
@@ -141,7 +148,7 @@ class Branching:
         self.at += len(tokens)
 
 
-@pytest.mark.parametrize("kind", ["llama", "sliding"])
+@pytest.mark.parametrize("kind", ["llama", "sliding", "shared"])
 def test_a_branching_tree_gives_the_plain_greedy_text(kind):
     model = random_model(kind)
     text = greedy(model, 40)
