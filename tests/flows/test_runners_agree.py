@@ -140,6 +140,8 @@ def test_the_stock_image_writes_the_vocabulary_of_the_native_job_into_a_draft(tm
         parameters = {"to": "gguf", "entry": "acme/Tiny-DFlash", "converter": converter}
         (path,) = _contained(tmp_path, "dflash_convert", converter, inputs, parameters).glob("*.gguf")
         keys[converter] = read_header(path).fields
+    # Debian's converter is newer than the one that the native converter is held to, which does not write this key.
+    assert keys["stock"].pop("tokenizer.ggml.normalizer.nfc", True) is True
     assert keys["stock"] == keys["native"]
     assert len(keys["stock"]["tokenizer.ggml.tokens"]) == QWEN3_VOCAB
 
