@@ -62,8 +62,9 @@ def _check(source: Source, written: Vocabulary, where: str) -> None:
                 f"{where}/tokenizer.json:{facet}",
                 str(difference)[:200],
                 "what llama.cpp's converter writes",
-                "The converter reads another vocabulary out of this folder than its tokenizer.json states: its other "
-                "tokenizer files are of another model. Take all of them from one commit of the target's repository.",
+                "The converter reads another vocabulary out of this folder than its tokenizer.json states: either its "
+                "other tokenizer files are of another model, or the converter rewrites tokenizers of this kind. Take "
+                "all files from one commit of the target's repository; if they are, give a GGUF of the target instead.",
             )
         )
     if refusals:
