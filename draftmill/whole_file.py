@@ -4,23 +4,22 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from secrets import token_hex
+
+from draftmill.place_beside import place_beside
 
 
 @contextmanager
 def whole_file(path: Path) -> Iterator[Path]:
-    """Gives a path in the same folder to write to. On success its bytes are synced and it takes the name `path`, in
-    place of what had it; on any exception it is gone. Raises FileNotFoundError when nothing was written."""
-    beside = path.with_name(f".{path.name}.{token_hex(4)}.partial")
-    try:
+    """Gives a path on the same filesystem to write to. On success its bytes are synced and it takes the name `path`, in
+    place of what had it; on any exception it is gone. Raises FileNotFoundError when nothing was written, OSError."""
+    with place_beside(path) as place:
+        beside = place / path.name
         yield beside
         with beside.open("rb") as file:
             os.fsync(file.fileno())
         beside.replace(path)
         with suppress(OSError):  # the file itself is safe by then
             sync_folder(path.parent)
-    finally:
-        beside.unlink(missing_ok=True)
 
 
 def write_whole(path: Path, content: str | bytes) -> None:

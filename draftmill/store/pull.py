@@ -124,7 +124,7 @@ def pull(
             (folder / name).parent.mkdir(exist_ok=True)
             write_whole(folder / name, content)
         write_whole(folder / MANIFEST, data)
-        _sweep(folder, [*(file.path for file in files), RECORD, NOTICES, PROVENANCE, *signatures, MANIFEST])
+        _sweep(folder, [file.path for file in files])
     return Pulled(folder, manifest, files, received, kept + transfer.resumed)
 
 

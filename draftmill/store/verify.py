@@ -6,6 +6,7 @@ from pathlib import Path
 
 from draftmill.digest import sha256_file
 from draftmill.outcome import InputOutput, Refusal, Refused
+from draftmill.place_beside import is_place
 from draftmill.progress import Progress, silent
 from draftmill.signing.bundle import LARGEST
 from draftmill.store.interface import Store
@@ -167,7 +168,7 @@ def _compare(path: Path, file: File) -> Refusal | None:
 
 
 def _unlisted(path: Path) -> Refusal:
-    unfinished = path.name.startswith(".") and path.suffix in (".partial", ".parts")
+    unfinished = (path.name.startswith(".") and path.suffix in (".partial", ".parts")) or is_place(path.parent.name)
     return Refusal(
         "verify.unfinished" if unfinished else "verify.unlisted",
         str(path),
