@@ -22,7 +22,7 @@ from draftmill.dflash.rope import Rope
 from draftmill.gguf.header import read_header
 from draftmill.gguf.stock_script import StockScript
 from draftmill.q4nx.encodings import Kind
-from flows.demo.smollm2 import DONOR, build_hub
+from flows.demo.smollm2 import write_tokenizer
 from tests.dflash.gguf_form.small import write_checkpoint
 from tests.gguf.test_convert_equality import differences
 from tests.support.checkpoints import config
@@ -63,7 +63,7 @@ _FULL = {"layer_types": (FULL, FULL), "sliding_window": None}
 _MIXED = {"layer_types": (FULL, SLIDING)}
 GEMMA = "gemma"
 CASES = {
-    "a target whose vocabulary the native converter does not write": Case(1, GEMMA, "auto", {"vocab_size": ROWS}),
+    "a target whose vocabulary the native converter does not write": Case(1, GEMMA, "auto"),
     "generation 1, bf16, sliding": Case(1, "llama", "auto"),
     "generation 1, float32 to f16, yarn, names with a prefix, causality unstated, a target with several axes": Case(
         1,
@@ -74,25 +74,25 @@ CASES = {
     ),
     "generation 2, bf16, scales and softcap, a full layer and a sliding one": Case(
         2,
-        "llama",
+        GEMMA,
         "auto",
         _TWO
         | _MIXED
         | {"output_multiplier": 0.19611613513818404, "final_logit_softcapping": 20.0, "input_embedding_scale": 16},
     ),
-    "generation 2, float16 to f32, causal": Case(2, "llama", "f32", _TWO | {"dtype": "F16", "causal": True}),
+    "generation 2, float16 to f32, causal": Case(2, GEMMA, "f32", _TWO | {"dtype": "F16", "causal": True}),
 }
 REAL = "the real small draft"
 DECODED = {
-    "a package of generation 1, decoded to a checkpoint": Case(1, "llama", "f32"),
+    "a package of generation 1, decoded to a checkpoint": Case(1, GEMMA, "f32"),
     "a package of generation 2, decoded to a checkpoint": Case(
-        2, "llama", "f32", {"second": Second(2, 16, 32, 4), "output_multiplier": 0.25} | _MIXED
+        2, GEMMA, "f32", {"second": Second(2, 16, 32, 4), "output_multiplier": 0.25} | _MIXED
     ),
 }
 """Checkpoints that `draftmill dflash convert` makes: the stock converter takes them."""
 DEPARTING = {
-    "the window of a config that states layer_types alone": Case(1, "llama", "auto", _MIXED, layers_alone),
-    "a full layer beside use_swa": Case(1, "llama", "auto", _MIXED),
+    "the window of a config that states layer_types alone": Case(1, GEMMA, "auto", _MIXED, layers_alone),
+    "a full layer beside use_swa": Case(1, GEMMA, "auto", _MIXED),
 }
 """Where the stock converter makes another draft: it drops the window, and slides every layer."""
 
@@ -101,42 +101,41 @@ DEPARTING = {
 def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Path, Path, Path]]:
     """{name: (checkpoint, our file, stock file)}."""
     root = tmp_path_factory.mktemp("dflash")
-    build_hub(smollm2_gguf(), root / "hub")
+    (root / "tokenizer").mkdir()
+    write_tokenizer(read_header(smollm2_gguf()).fields, root / "tokenizer")
     axes = {"rope_type": "default", "rope_theta": 1e6, "mrope_section": [11, 11, 10]}
     targets = {
-        "llama": write_target(root / "llama", root / "hub" / DONOR),
-        "axes": write_target(root / "axes", root / "hub" / DONOR, rope_parameters=axes),
+        "llama": write_target(root / "llama", root / "tokenizer"),
+        "axes": write_target(root / "axes", root / "tokenizer", rope_parameters=axes),
         GEMMA: write_gemma_target(root / GEMMA),
     }
     stock = stock_converter()
+    vocabulary: Path | None = None
     made, jobs, of = {}, [], {}
     cases = CASES | DECODED | DEPARTING | ({REAL: Case(1, "llama", "auto")} if real_draft() else {})
     for number, (name, case) in enumerate(cases.items()):
         folder = root / f"draft-{number}"
+        rows = ROWS if case.target == GEMMA else SMOLLM2_ROWS
         if name == REAL:
             shutil.copytree(real_draft(), folder)
         elif name in DECODED:
             package = root / f"package-{number}"
             layout = Layout(codebooks=Kind.BF16)  # a rank of 32 would take 224 columns of padding
-            tiny(package, case.generation, vocab_size=SMOLLM2_ROWS, layout=layout, **case.changes)
+            tiny(package, case.generation, vocab_size=rows, layout=layout, **case.changes)
             convert(package, folder, Form.HF)
         else:
-            write_checkpoint(folder, case.generation, **{"vocab_size": SMOLLM2_ROWS} | case.changes)
+            write_checkpoint(folder, case.generation, vocab_size=rows, **case.changes)
         if case.edit:
             edit_config(folder, case.edit)
         ours, theirs = root / f"{number}-ours.gguf", root / f"{number}-stock.gguf"
-        if case.target == GEMMA:
-            convert(
-                folder,
-                ours,
-                Form.GGUF,
-                target=targets[GEMMA],
-                converter=StockScript(stock.script, stock.python),
-                outtype=case.outtype,
-            )
+        if case.target == GEMMA and vocabulary is None:
+            converter = StockScript(stock.script, stock.python)
+            convert(folder, ours, Form.GGUF, target=targets[GEMMA], converter=converter, outtype=case.outtype)
+            vocabulary = ours  # of this target, for the other drafts
         else:
             with Checkpoint.open(folder, causal=False if name in DEPARTING else None) as source:
-                write_gguf(source, targets[case.target], ours, outtype=case.outtype)
+                foreign = vocabulary if case.target == GEMMA else None
+                write_gguf(source, targets[case.target], ours, vocabulary=foreign, outtype=case.outtype)
         jobs.append((folder, theirs, case.outtype))
         of[folder] = targets[case.target]
         made[name] = folder, ours, theirs
