@@ -21,7 +21,7 @@ _PLACE = re.compile(rf"\.(.+)\.[a-z0-9_]{{8}}{re.escape(_SUFFIX)}")
 @contextmanager
 def place_beside(final: Path) -> Iterator[Path]:
     """Gives an empty folder on the filesystem of `final`, gone afterwards unless it was renamed. Raises OSError."""
-    _clear(final)
+    clear_left(final)
     place, lock = _make(final)
     try:
         yield place
@@ -35,20 +35,8 @@ def is_place(name: str) -> bool:
     return _PLACE.fullmatch(name) is not None
 
 
-def _make(final: Path) -> tuple[Path, int]:
-    while True:
-        place = Path(tempfile.mkdtemp(_SUFFIX, f".{final.name}.", final.parent))
-        lock = os.open(place, os.O_RDONLY | os.O_DIRECTORY)
-        with suppress(OSError):  # of a filesystem without locks, on which nothing is ever removed
-            fcntl.flock(lock, fcntl.LOCK_EX)
-        # Another writer may have taken it for one left behind before it was locked.
-        with suppress(FileNotFoundError):
-            if os.path.samestat(os.stat(place), os.fstat(lock)):
-                return place, lock
-        os.close(lock)
-
-
-def _clear(final: Path) -> None:
+def clear_left(final: Path) -> None:
+    """Removes what writers of `final` that were killed left beside it. Raises OSError where its folder is not there."""
     found: list[str] = []
     with suppress(PermissionError):  # a folder may be for writing only
         named = ((name, _PLACE.fullmatch(name)) for name in os.listdir(final.parent))
@@ -58,6 +46,35 @@ def _clear(final: Path) -> None:
             lock = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                _take_back(place)
                 shutil.rmtree(place)
             finally:
                 os.close(lock)
+
+
+def _take_back(place: Path) -> None:
+    """Of files that were to appear together (`new_files`), those that had appeared when the writer was killed."""
+    files = [each for each in place.iterdir() if each.is_file()]
+    appeared = [each for each in files if _same(each, place.with_name(each.name))]
+    for each in appeared if len(appeared) < len(files) else ():
+        place.with_name(each.name).unlink()
+
+
+def _same(one: Path, other: Path) -> bool:
+    return other.exists() and os.path.samefile(one, other)
+
+
+def _make(final: Path) -> tuple[Path, int]:
+    while True:
+        place = Path(tempfile.mkdtemp(_SUFFIX, f".{final.name}.", final.parent))
+        # Until it is locked, another writer may take it for one left behind.
+        try:
+            lock = os.open(place, os.O_RDONLY | os.O_DIRECTORY)
+        except FileNotFoundError:
+            continue
+        with suppress(OSError):  # of a filesystem without locks, on which nothing is ever removed
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        with suppress(FileNotFoundError):
+            if os.path.samestat(os.stat(place), os.fstat(lock)):
+                return place, lock
+        os.close(lock)

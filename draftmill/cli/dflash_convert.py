@@ -100,7 +100,8 @@ def convert_command(
         raise typer.BadParameter(f"{target} is not there; name the target's folder or GGUF", param_hint="--target")
     one_of("--converter", converter, CONVERTERS)
     if converter == STOCK and not (target and target.is_dir()):
-        raise typer.BadParameter("writes the vocabulary of a folder that --target names", param_hint="--converter")
+        sentence = "stock is for a --target that is a folder; leave it away, since a GGUF has its vocabulary already"
+        raise typer.BadParameter(sentence, param_hint="--converter")
     for option, place in (("--stock-converter", stock_converter), ("--stock-python", stock_python)):
         if place is not None and converter != STOCK:
             raise typer.BadParameter("is of --converter stock", param_hint=option)

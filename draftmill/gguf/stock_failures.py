@@ -36,6 +36,13 @@ def _refusal(code: str, where: str, expected: str, sentence: str) -> Callable[[r
 
 
 def _missing_module(match: re.Match[str]) -> MillError:
+    if match[1].partition(".")[0] == "conversion":
+        return BadConfiguration(
+            "convert_hf_to_gguf.py lacks its package `conversion`, which lies beside it in llama.cpp; name the one in "
+            "a whole checkout (--stock-converter).",
+            code="convert.stock_unusable",
+            where=match[1],
+        )
     return BadConfiguration(
         f"The converter's Python lacks the module {match[1]}; give an interpreter that has torch, transformers, "
         "safetensors, sentencepiece and protobuf (--stock-python), or use --converter native.",
@@ -85,6 +92,16 @@ _SIGNATURES: tuple[tuple[str, Callable[[re.Match[str]], MillError]], ...] = (
             "model.safetensors.index.json",
             "files and index that agree",
             "Parts of the model are missing; take the whole model from its repository again.",
+        ),
+    ),
+    (
+        r"(?:Error: Missing|File not found:) \S*?/(tokenizer\.model)",
+        _refusal(
+            "tokenizer_missing",
+            "tokenizer.model",
+            "the file that this architecture's tokenizer is read from",
+            "The converter reads this architecture's tokenizer from tokenizer.model, which the folder has not; take it "
+            "from the repository.",
         ),
     ),
     (

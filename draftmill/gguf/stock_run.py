@@ -41,6 +41,12 @@ def run_stock(
     if status or not out.is_file():
         if log:
             log.write_text("\n".join(said) + "\n")
+        if not status:
+            raise BadConfiguration(
+                f"{' '.join(command[:2])} ended well and wrote nothing; is it llama.cpp's convert_hf_to_gguf.py?",
+                code="convert.stock_unusable",
+                where=str(script.path),
+            )
         raise explain(status, said)
 
 

@@ -56,4 +56,6 @@ def stock_script(path: Path | str | None, python: Path | str | None = None) -> S
             code="convert.stock_missing",
             where=str(path),
         )
-    return StockScript(Path(path), Path(python))
+    # It runs in a folder of its own. A bare name is looked for on PATH; a link in an environment has to stay one.
+    found = Path(python)
+    return StockScript(Path(path).absolute(), found.absolute() if len(found.parts) > 1 else found)

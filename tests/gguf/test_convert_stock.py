@@ -2,6 +2,7 @@
 
 import json
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -50,6 +51,9 @@ def run(model, tmp_path, script, **options):
     ("log", "kind", "code"),
     [
         ("ModuleNotFoundError: No module named 'torch'", BadConfiguration, "convert.stock_unusable"),
+        ("ModuleNotFoundError: No module named 'conversion'", BadConfiguration, "convert.stock_unusable"),
+        ("Error: Missing /tmp/draftmill-a/model/tokenizer.model", Refused, "convert.tokenizer_missing"),
+        ("FileNotFoundError: File not found: /tmp/m/tokenizer.model", Refused, "convert.tokenizer_missing"),
         ("OSError: [Errno 28] No space left on device", InputOutput, "convert.no_space"),
         ("WARNING:hf-to-gguf:** chkhsh:  " + "a" * 64, Refused, "convert.pre_tokenizer_unknown"),
         ("ValueError: Can not map tensor 'model.layers.0.x'", Refused, "convert.tensor_unknown"),
@@ -136,6 +140,25 @@ def test_a_converter_that_is_not_there_is_a_wrong_setting(monkeypatch, tmp_path)
     monkeypatch.setenv("DRAFTMILL_STOCK_CONVERTER", str(tmp_path / "absent.py"))
     with pytest.raises(BadConfiguration):
         stock_script(None)
+
+
+def test_a_script_by_a_relative_path_runs_in_a_folder_of_its_own(model, tmp_path, program, monkeypatch):
+    program("raise SystemExit('Model Foo is not supported')")
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "python").symlink_to(sys.executable)
+    monkeypatch.chdir(tmp_path)
+    script = stock_script("convert_hf_to_gguf.py", "bin/python")
+    assert script.python == tmp_path / "bin" / "python"
+    assert stock_script("convert_hf_to_gguf.py", "python3").python == Path("python3")
+    with pytest.raises(Refused) as caught:
+        run(model, tmp_path, script)
+    assert caught.value.code == "convert.architecture"
+
+
+def test_a_script_that_ends_well_and_writes_nothing_is_no_converter(model, tmp_path, program):
+    with pytest.raises(BadConfiguration, match="wrote nothing") as caught:
+        run(model, tmp_path, program("print('hello')"))
+    assert caught.value.code == "convert.stock_unusable"
 
 
 def test_the_digest_covers_the_packages_beside_the_script(tmp_path, program):

@@ -15,8 +15,8 @@ from tests.support.gemma_target import ADDED, MERGES, PIECES, write_gemma_target
 _WRITES = """
 import sys
 from gguf import GGUFWriter
-folder, out = sys.argv[1], sys.argv[sys.argv.index("--outfile") + 1]
-assert sys.argv[-1] == "--vocab-only" and not __import__("glob").glob(folder + "/*.safetensors*")
+target, out = (sys.argv[sys.argv.index(option) + 1] for option in ("--target-model-dir", "--outfile"))
+assert "--vocab-only" in sys.argv and not __import__("glob").glob(target + "/*.safetensors*")
 writer = GGUFWriter(out, "gemma4")
 writer.add_tokenizer_model("gemma4")
 writer.add_token_list({tokens})

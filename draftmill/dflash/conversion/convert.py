@@ -16,6 +16,7 @@ from draftmill.dflash.vouching import check_vouched
 from draftmill.gguf.metadata import Provenance
 from draftmill.gguf.stock_script import StockScript
 from draftmill.outcome import BadConfiguration
+from draftmill.place_beside import clear_left
 from draftmill.progress import Progress, silent
 from draftmill.q4nx.encodings import Kind
 
@@ -44,19 +45,10 @@ def convert(
     encoding: of a package's projections; None keeps the source's codes, and refuses a source without. causal: what the
     caller knows about sliding layers, for configs that do not state it.
     Raises Refused (`check_vouched`, `open_source`, and the writer of the form), BadConfiguration
-    (dflash.output_exists, output_place), InputOutput, OSError.
+    (dflash.output_exists, output_name, output_place), InputOutput, OSError.
     """
     source = Path(os.path.abspath(source))  # '.' has no name, by which refusals and a GGUF call it
-    for place in (out, account_path(out, to)):
-        if place.exists() or place.is_symlink():
-            raise BadConfiguration(
-                f"{place} is there already; name a place that is not, or remove it.", code="dflash.output_exists"
-            )
-    place = next(each for each in out.absolute().parents if each.exists())
-    if not place.is_dir():
-        raise BadConfiguration(
-            f"{place} is no folder, so that {out} cannot be written; name another place.", code="dflash.output_place"
-        )
+    _check_place(out, to)
     if source.is_dir():
         check_vouched(source)
     with open_source(source, causal=causal) as draft:
@@ -81,10 +73,36 @@ def convert(
             )
 
         notices = notices_of(source) if source.is_dir() else {}
-        if to == Form.HF:
-            return write_hf(draft, out, notices, complete, progress)
-        if to == Form.GGUF:
-            from draftmill.dflash.conversion.to_gguf import write_dflash_gguf
+        try:
+            if to == Form.HF:
+                return write_hf(draft, out, notices, complete, progress)
+            if to == Form.GGUF:
+                from draftmill.dflash.conversion.to_gguf import write_dflash_gguf
 
-            return write_dflash_gguf(draft, out, target, converter, outtype, provenance, complete, progress)
-        return write_q4nx(draft, out, encoding, notices, complete, progress)
+                return write_dflash_gguf(draft, out, target, converter, outtype, provenance, complete, progress)
+            return write_q4nx(draft, out, encoding, notices, complete, progress)
+        except FileExistsError as error:  # another has made it meanwhile
+            raise _taken(out) from error
+
+
+def _check_place(out: Path, to: Form) -> None:
+    if to == Form.GGUF and out.suffix != ".gguf":
+        raise BadConfiguration(
+            f"{out.name} is to be a GGUF, by whose name it is known; let it end with .gguf.", code="dflash.output_name"
+        )
+    place = next(each for each in out.absolute().parents if each.exists())
+    if not place.is_dir():
+        raise BadConfiguration(
+            f"{place} is no folder, so that {out} cannot be written; name another place.", code="dflash.output_place"
+        )
+    if place == out.absolute().parent:
+        clear_left(out)
+    for each in (out, account_path(out, to)):
+        if each.exists() or each.is_symlink():
+            raise _taken(each)
+
+
+def _taken(place: Path) -> BadConfiguration:
+    return BadConfiguration(
+        f"{place} is there already; name a place that is not, or remove it.", code="dflash.output_exists"
+    )

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import nullcontext
+from dataclasses import asdict
 from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,16 +13,16 @@ from draftmill.dflash.conversion.account import Account, Complete, TensorAccount
 from draftmill.dflash.conversion.form import Form
 from draftmill.dflash.conversion.source import DraftSource, SourceTensor, open_gguf
 from draftmill.dflash.conversion.to_hf import pieces
-from draftmill.dflash.conversion.vocabulary import prove_vocabulary
+from draftmill.dflash.conversion.vocabulary import SIDE, prove_vocabulary, vocabulary_files
 from draftmill.dflash.fidelity import Fidelity
 from draftmill.dflash.package import File
 from draftmill.digest import sha256_file
 from draftmill.gguf.metadata import Provenance
 from draftmill.gguf.stock_script import StockScript
 from draftmill.gguf.stock_vocabulary import stock_vocabulary
+from draftmill.new_files import new_files
 from draftmill.outcome import Refusal, Refused
 from draftmill.progress import Progress
-from draftmill.whole_file import whole_file, write_whole
 
 if TYPE_CHECKING:
     from draftmill.dflash.gguf_form.account import StoredTensor
@@ -37,7 +38,7 @@ def write_dflash_gguf(
     complete: Complete,
     progress: Progress,
 ) -> Account:
-    """Writes the file `out`, whole or not at all, and its account beside it. converter: as `convert` has it.
+    """Writes the file `out` and its account beside it, both whole or neither. converter: as `convert` has it.
 
     Raises Refused (`write_gguf`, `stock_vocabulary`, `prove_vocabulary`, dflash.codes_lost where a tensor is not what
     the writer says), OSError.
@@ -48,7 +49,7 @@ def write_dflash_gguf(
     work = sum(prod(tensor.shape) for tensor in source.tensors.values())
     folder = target if target and target.is_dir() else None
     by_converter = stock_vocabulary(folder, converter, progress=progress) if folder and converter else nullcontext()
-    with by_converter as made, whole_file(out) as beside:
+    with by_converter as made, new_files(out, account_path(out, Form.GGUF)) as (beside, account_beside):
         written = write_gguf(
             source.opened,
             target,
@@ -59,8 +60,10 @@ def write_dflash_gguf(
             progress=lambda what, done, total: progress(what, work * done // total, 2 * work),
         )
         vocabulary = prove_vocabulary(beside, made or target, source.path, source.form)
-        if made and target and converter:
-            vocabulary |= {"of": target.name, "by": converter.name}
+        if folder:
+            vocabulary |= {"of": folder.resolve().name, "files": [asdict(file) for file in vocabulary_files(folder)]}
+        if made and converter:
+            vocabulary["by"] = converter.name
         tensors: list[TensorAccount] = []
         with open_gguf(beside) as result:
             done = work
@@ -72,9 +75,12 @@ def write_dflash_gguf(
         files = (File(out.name, beside.stat().st_size, sha256_file(beside)),)
         remarks = [f"{remark.where}: {remark.sentence}" for remark in written.remarks]
         remarks += [f"{key}: no float32 is {value!r}; the nearest is written" for key, value in written.rounded.items()]
+        if folder and not (folder / SIDE).is_file():
+            remarks.append(
+                f"{folder.resolve().name}: no {SIDE}, which says what begins and ends a text; the GGUF may not"
+            )
         account = complete(files, tuple(tensors), vocabulary, tuple(remarks))
-        # First, so that no draft is ever without it.
-        write_whole(account_path(out, Form.GGUF), account.as_bytes())
+        account_beside.write_bytes(account.as_bytes())
     return account
 
 

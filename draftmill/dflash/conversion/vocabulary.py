@@ -4,11 +4,15 @@ from pathlib import Path
 from typing import Any
 
 from draftmill.dflash.conversion.form import Form
+from draftmill.dflash.package import File
+from draftmill.digest import sha256_file
+from draftmill.gguf.merged_folder import TOKENIZER_FILES
 from draftmill.outcome import Refusal, Refused
 from draftmill.tokenizers.identity import Comparison, compare
 from draftmill.tokenizers.sources import Source, as_gguf, read_source
 
 TOKENIZER = "tokenizer.json"
+SIDE = "tokenizer_config.json"
 
 
 def prove_vocabulary(written: Path, target: Path | None, source: Path, form: Form) -> dict[str, Any]:
@@ -25,6 +29,16 @@ def prove_vocabulary(written: Path, target: Path | None, source: Path, form: For
     if form == Form.GGUF or (source / TOKENIZER).is_file():
         found["source"] = _identical(of, read_source(source), source.name).as_json()
     return found
+
+
+def vocabulary_files(target: Path) -> tuple[File, ...]:
+    """What of a target's folder a vocabulary is read from, with digests."""
+    names = ("config.json", *TOKENIZER_FILES)
+    return tuple(
+        File(name, (target / name).stat().st_size, sha256_file(target / name))
+        for name in names
+        if (target / name).is_file()
+    )
 
 
 def _identical(target: Source, draft: Source, where: str) -> Comparison:

@@ -139,7 +139,7 @@ def _read_folder(path: Path, vocabulary: GGUFHeader | None) -> Target:
             "a target's folder or GGUF",
             "The draft's vocabulary is its target's. Give the target's Hugging Face folder, or its GGUF file.",
         )
-    config = read_object(path / "config.json", "config.json", CONFIG_LIMIT)
+    config = read_object(path / "config.json", f"{path.name}/config.json", CONFIG_LIMIT)
     text = text_config(config)
     named = config.get("architectures")
     architecture = ARCHITECTURES.get(named[0]) if isinstance(named, list) and named else None
@@ -152,7 +152,7 @@ def _read_folder(path: Path, vocabulary: GGUFHeader | None) -> Target:
             "The native converter writes vocabularies of these architectures only. Have llama.cpp's own write this one "
             "(--converter stock), or give a GGUF of the target instead of the folder.",
         )
-    rows = len(vocabulary.fields[keys.TOKENS]) if vocabulary else text.get("vocab_size")
+    rows = text.get("vocab_size")
     if type(rows) is not int:
         raise _refused(
             "target_vocabulary",
@@ -160,6 +160,15 @@ def _read_folder(path: Path, vocabulary: GGUFHeader | None) -> Target:
             shown(rows),
             "a whole number",
             "How many tokens the target has is not stated; take its config.json from its repository.",
+        )
+    if vocabulary and (tokens := len(vocabulary.fields[keys.TOKENS])) != rows:
+        raise _refused(
+            "target_vocabulary",
+            f"{path.name}/config.json:vocab_size",
+            rows,
+            tokens,
+            "llama.cpp sizes the draft's logits by its list of tokens, and its converter writes another number of them "
+            "for this target than the target has rows. Take config.json and tokenizer from one commit.",
         )
     rope = text.get("rope_parameters") or text.get("rope_scaling") or {}
     hidden, layers = (

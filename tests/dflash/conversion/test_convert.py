@@ -14,10 +14,12 @@ import pytest
 from gguf import GGUFReader
 
 from draftmill.dflash.config import read_config
+from draftmill.dflash.conversion.account import Account
 from draftmill.dflash.conversion.form import Form, recognise
 from draftmill.dflash.gate import gate
 from draftmill.dflash.gate_result import Verdict
 from draftmill.dflash.rope import Rope
+from draftmill.digest import sha256_file
 from draftmill.outcome import BadConfiguration, Refused
 from draftmill.q4nx.encodings import Kind
 from tests.dflash.conversion.forms import (
@@ -147,7 +149,7 @@ def test_what_changes_the_draft_is_refused_by_its_key(key: str, made: Path, tmp_
     shutil.copytree(made / "hf", tmp_path / "d")
     edit_config(tmp_path / "d", lambda content: content | {key: True})
     for form in ("gguf", "hf", "q4nx"):
-        found = refusals(lambda form=form: to(form, tmp_path / "d", tmp_path / form))
+        found = refusals(lambda form=form: to(form, tmp_path / "d", tmp_path / f"out.{form}"))
         assert found == [("dflash.unsupported_key", f"config.json:{key}")]
 
 
@@ -342,12 +344,54 @@ convert(Path(source), Path(out), Form(form), target=Path(target) if form == "ggu
 """
 
 
-def test_a_killed_run_leaves_nothing_under_the_name(made: Path, tmp_path: Path) -> None:
+def test_what_a_killed_run_leaves_the_next_one_removes(made: Path, tmp_path: Path) -> None:
     for form in ("gguf", "hf", "q4nx"):
-        command = [sys.executable, "-c", KILLED, made / "p", tmp_path / form, form, made / "target"]
+        out = tmp_path / f"out.{form}"
+        target = made / "target" if form == "gguf" else None
+        command = [sys.executable, "-c", KILLED, made / "p", out, form, target or ""]
         assert subprocess.run(command, check=False, timeout=60).returncode == -signal.SIGKILL
-        assert not (tmp_path / form).exists()
-    assert all(name.startswith(".") for name in os.listdir(tmp_path))
+        assert not out.exists()
+        assert [name for name in os.listdir(tmp_path) if name.startswith(f".{out.name}.")]
+        to(form, made / "p", out, target=target)
+    assert sorted(os.listdir(tmp_path)) == ["out.conversion.json", "out.gguf", "out.hf", "out.q4nx"]
+
+
+@pytest.mark.parametrize("form", ["gguf", "hf", "q4nx"])
+def test_of_two_that_write_one_name_the_second_to_end_is_told(form: str, made: Path, tmp_path: Path) -> None:
+    out = tmp_path / f"out.{form}"
+    target = made / "target" if form == "gguf" else None
+    meanwhile: list[Account] = []
+
+    def also(*_: Any) -> None:
+        if not meanwhile:
+            meanwhile.append(to(form, made / "p", out, target=target))
+
+    with pytest.raises(BadConfiguration) as error:
+        to(form, made / "p", out, target=target, progress=also)
+    assert error.value.code == "dflash.output_exists"
+    for file in meanwhile[0].out:
+        assert sha256_file(out if form == "gguf" else out / file.path) == file.sha256
+    assert sorted(os.listdir(tmp_path)) == (["out.conversion.json", "out.gguf"] if form == "gguf" else [out.name])
+
+
+def test_a_gguf_is_called_one(made: Path, tmp_path: Path) -> None:
+    with pytest.raises(BadConfiguration) as error:
+        to("gguf", made / "hf", tmp_path / "d.conversion.json", target=made / "target")
+    assert error.value.code == "dflash.output_name"
+
+
+def test_the_targets_files_are_in_the_account_and_one_that_is_missing_is_remarked(made: Path, tmp_path: Path) -> None:
+    account = to("gguf", made / "hf", tmp_path / "d.gguf", target=made / "target")
+    assert account.vocabulary
+    files = {file["path"]: file["sha256"] for file in account.vocabulary["files"]}
+    assert files.keys() >= {"config.json", "tokenizer.json", "tokenizer_config.json"}
+    assert all(sha256_file(made / "target" / name) == digest for name, digest in files.items())
+    shutil.copytree(made / "target", tmp_path / "t")
+    (tmp_path / "t" / "tokenizer_config.json").unlink()
+    less = to("gguf", made / "hf", tmp_path / "e.gguf", target=tmp_path / "t")
+    assert set(less.remarks) - set(account.remarks) == {
+        "t: no tokenizer_config.json, which says what begins and ends a text; the GGUF may not"
+    }
 
 
 def test_a_checkpoint_says_what_transformers_asks_of_its_file(made: Path, tmp_path: Path) -> None:

@@ -251,7 +251,7 @@ def test_a_vocabulary_of_another_size_than_the_targets_config_states_is_refused(
     writer.write_kv_data_to_file()
     writer.close()
     found = refusal(checkpoint, target, tmp_path / "d.gguf", vocabulary=longer)
-    assert found == [("dflash.vocabulary_size", "checkpoint")]
+    assert found == [("dflash.target_vocabulary", "llama/config.json:vocab_size")]
     with Checkpoint.open(checkpoint) as opened:
         write_gguf(opened, target, tmp_path / "d.gguf", vocabulary=other)
 
