@@ -68,7 +68,7 @@ class DockerRunner:
     def stop(self) -> None:
         self._stopped = True
         label = f"{LABEL}run={self._run}"
-        for container in self._client.containers.list(all=True, filters={"label": label}):
+        for container in self._client.containers.list(all=True, filters={"label": label}, ignore_removed=True):
             remove(container)
 
     def code_digest(self, job: str, parameters: dict[str, Any]) -> str:

@@ -29,7 +29,7 @@ def test_containers_publish_the_bytes_that_processes_publish(mill: MillMaker, tm
 
 def containers_of(client: docker.DockerClient, pid: int, *, stopped: bool = False) -> list[str]:
     """Jobs of the containers that the command with this process number started; other runs may go on beside it."""
-    found = client.containers.list(all=stopped, filters={"label": "draftmill.run"})
+    found = client.containers.list(all=stopped, filters={"label": "draftmill.run"}, ignore_removed=True)
     return [c.labels["draftmill.job"] for c in found if f"/{pid}/" in c.labels["draftmill.owner"]]
 
 

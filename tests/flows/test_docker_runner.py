@@ -58,7 +58,9 @@ def probe(runner: DockerRunner, tmp_path: Path) -> Probe:
 @pytest.fixture(autouse=True)
 def leaves_no_container(engine: docker.DockerClient, request: pytest.FixtureRequest) -> Iterator[None]:
     yield
-    left = engine.containers.list(all=True, filters={"label": f"draftmill.run={request.node.name}"})
+    left = engine.containers.list(
+        all=True, filters={"label": f"draftmill.run={request.node.name}"}, ignore_removed=True
+    )
     for container in left:
         container.remove(force=True)
     assert left == []
@@ -189,7 +191,9 @@ def test_a_secret_is_a_file_inside_and_nowhere_else(
 
     def look(event: dict[str, Any]) -> None:
         seen.append(json.dumps(event))
-        for container in engine.containers.list(filters={"label": f"draftmill.run={request.node.name}"}):
+        for container in engine.containers.list(
+            filters={"label": f"draftmill.run={request.node.name}"}, ignore_removed=True
+        ):
             seen.append(json.dumps(container.attrs))
             seen.append(container.logs().decode())
 
@@ -302,7 +306,7 @@ runner.run("probe", Path({str(tmp_path)!r}), inputs={{}}, parameters={{"do": "sl
     assert parent.stdout and "asleep" in parent.stdout.readline()
 
     def running() -> int:
-        return len(engine.containers.list(filters={"label": f"draftmill.run={name}"}))
+        return len(engine.containers.list(filters={"label": f"draftmill.run={name}"}, ignore_removed=True))
 
     assert running() == 1
     parent.send_signal(signal.SIGKILL)
@@ -310,7 +314,7 @@ runner.run("probe", Path({str(tmp_path)!r}), inputs={{}}, parameters={{"do": "sl
     parent.wait()
     # Whichever runner comes next sweeps: another test's may have been quicker.
     DockerRunner()
-    assert engine.containers.list(all=True, filters={"label": f"draftmill.run={name}"}) == []
+    assert engine.containers.list(all=True, filters={"label": f"draftmill.run={name}"}, ignore_removed=True) == []
 
 
 def test_an_exception_in_the_caller_leaves_no_container(probe: Probe) -> None:
@@ -411,9 +415,11 @@ def test_a_runner_that_is_stopped_removes_its_containers_and_starts_none(
     label = f"draftmill.run={request.node.name}"
     # The runner and the one who stops it both remove the container; the engine may still be about it for the other.
     deadline = time.monotonic() + 10
-    while engine.containers.list(all=True, filters={"label": label}) and time.monotonic() < deadline:
+    while (
+        engine.containers.list(all=True, filters={"label": label}, ignore_removed=True) and time.monotonic() < deadline
+    ):
         time.sleep(0.1)
-    assert engine.containers.list(all=True, filters={"label": label}) == []
+    assert engine.containers.list(all=True, filters={"label": label}, ignore_removed=True) == []
     (tmp_path / "job" / "request.json").unlink()
     (tmp_path / "job").rename(tmp_path / "stopped")
     assert probe("report").error_code == "stopped"

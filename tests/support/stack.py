@@ -66,12 +66,14 @@ class Stack:
     def container(self, service: str) -> Container:
         label = f"com.docker.compose.service={service}"
         found = self.client.containers.list(
-            all=True, filters={"label": [label, f"com.docker.compose.project={self.project}"]}
+            all=True, filters={"label": [label, f"com.docker.compose.project={self.project}"]}, ignore_removed=True
         )
         return found[0]
 
     def containers(self) -> list[Container]:
-        return self.client.containers.list(all=True, filters={"label": f"com.docker.compose.project={self.project}"})
+        return self.client.containers.list(
+            all=True, filters={"label": f"com.docker.compose.project={self.project}"}, ignore_removed=True
+        )
 
     def jobs(self, *, stopped: bool = False) -> list[str]:
         """The jobs whose containers there are, of this stack's worker."""
