@@ -12,6 +12,7 @@ from draftmill.catalogue.catalogue import load_catalogue
 from draftmill.catalogue.schema import NOTHING_KNOWN, Drafter
 from draftmill.cli.folder import file_path, filled, folder
 from draftmill.cli.retrieval import Hub, Store
+from draftmill.cli.stock_options import StockConverter, StockPython
 from draftmill.cli.telling import plain, printer
 from draftmill.gguf.mixes import MIXES
 from draftmill.hub.ref import parse_ref
@@ -68,17 +69,8 @@ def convert(
         list[str] | None, typer.Option(metavar="OWNER/REPO", help="The target that it was trained for.")
     ] = None,
     sign_key: SignKey = None,
-    stock_converter: Annotated[
-        Path | None, typer.Option(parser=file_path, metavar="FILE", help="convert_hf_to_gguf.py of llama.cpp.")
-    ] = None,
-    stock_python: Annotated[
-        Path | None,
-        typer.Option(
-            parser=file_path,
-            metavar="FILE",
-            help="The interpreter that has torch and transformers.",
-        ),
-    ] = None,
+    stock_converter: StockConverter = None,
+    stock_python: StockPython = None,
     llama_quantize: Annotated[
         str | None, typer.Option(parser=filled, metavar="FILE", help="The llama-quantize to use.")
     ] = None,

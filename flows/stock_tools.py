@@ -40,8 +40,7 @@ class StockTools:
         return self.order.runner == "docker"
 
     def _converter(self) -> StockScript:
-        script = stock_script(self.order.stock_converter, self.order.stock_python)
-        return StockScript(script.path.resolve(), script.python)
+        return stock_script(self.order.stock_converter, self.order.stock_python)
 
     def _quantizer(self) -> str:
         found = shutil.which(self.order.llama_quantize or "llama-quantize")

@@ -16,9 +16,9 @@ from draftmill.gguf.convert_native import OUTTYPES, Conversion, convert_native
 from draftmill.gguf.convert_stock import convert_stock
 from draftmill.gguf.metadata import Provenance
 from draftmill.gguf.stock_run import TIMEOUT_S
-from draftmill.gguf.stock_script import stock_script
 from draftmill.outcome import BadConfiguration
 from jobs.contract import Job, main
+from jobs.stock import stock_converter
 
 
 def work(job: Job) -> None:
@@ -59,15 +59,13 @@ def _native(job: Job, out: Path, outtype: str, provenance: Provenance) -> Conver
 
 
 def _stock(job: Job, out: Path, outtype: str, provenance: Provenance) -> Conversion:
-    script = stock_script(job.parameters.get("stock_converter"), job.parameters.get("stock_python"))
-    job.tool("convert_hf_to_gguf", script.digest[:12], script.digest)
     return convert_stock(
         job.input("model"),
         job.input("tokenizer"),
         out,
         outtype=outtype,
         provenance=provenance,
-        script=script,
+        script=stock_converter(job),
         log=job.out / "convert.log",
         timeout_s=job.parameters.get("timeout_s") or TIMEOUT_S,
         progress=job.progress,

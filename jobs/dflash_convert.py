@@ -22,10 +22,10 @@ from draftmill.dflash.conversion.convert import ENCODINGS, convert
 from draftmill.dflash.conversion.form import Form
 from draftmill.gguf.metadata import Provenance
 from draftmill.gguf.naming import gguf_name
-from draftmill.gguf.stock_script import StockScript, stock_script
 from draftmill.outcome import BadConfiguration
 from draftmill.whole_file import write_whole
 from jobs.contract import Job, main
+from jobs.stock import stock_converter
 
 OUT = "draft"
 CONVERTERS = {"native": False, "stock": True}
@@ -54,7 +54,9 @@ def work(job: Job) -> None:
         out,
         to,
         target=_only_gguf(target) if target else None,
-        converter=_stock(job) if _one_of("converter", parameters.get("converter", "native"), CONVERTERS) else None,
+        converter=stock_converter(job)
+        if _one_of("converter", parameters.get("converter", "native"), CONVERTERS)
+        else None,
         outtype=parameters.get("outtype") or "auto",
         provenance=provenance,
         encoding=_one_of("encoding", encoding, ENCODINGS) if encoding else None,
@@ -69,12 +71,6 @@ def work(job: Job) -> None:
         out.rmdir()
     job.fact("conversion", account.as_json())
     job.fact("exact", account.worst is None)
-
-
-def _stock(job: Job) -> StockScript:
-    script = stock_script(job.parameters.get("stock_converter"), job.parameters.get("stock_python"))
-    job.tool("convert_hf_to_gguf", script.digest[:12], script.digest)
-    return script
 
 
 def _named(account: Account, out: Path, entry: str) -> Account:

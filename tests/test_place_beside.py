@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -45,6 +46,14 @@ def test_a_living_writers_folder_stays(tmp_path: Path) -> None:
             assert first != second
             assert (first / "a").read_bytes() == b"a"
     assert list(tmp_path.iterdir()) == []
+
+
+def test_writers_of_one_name_do_not_take_one_anothers_places(tmp_path: Path) -> None:
+    """A place can be seen before it is locked."""
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda number: write_whole(tmp_path / "x", f"{number:09}"), range(4000)))
+    assert [each.name for each in tmp_path.iterdir()] == ["x"]
+    assert len((tmp_path / "x").read_text()) == 9
 
 
 def test_nothing_but_such_a_folder_is_removed(tmp_path: Path) -> None:

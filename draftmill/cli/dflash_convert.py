@@ -11,6 +11,7 @@ from draftmill.cli.bar import progress_bar
 from draftmill.cli.dflash_forward import named_endings, one_of
 from draftmill.cli.ending import ending, print_json
 from draftmill.cli.folder import file_path
+from draftmill.cli.stock_options import StockConverter, StockPython
 from draftmill.cli.telling import plain
 
 if TYPE_CHECKING:
@@ -48,16 +49,8 @@ def convert_command(
             help="Who writes the vocabulary of a target's folder: ours, or llama.cpp's own, which knows more models.",
         ),
     ] = "native",
-    stock_converter: Annotated[
-        Path | None,
-        typer.Option(
-            parser=file_path, metavar="FILE", help="convert_hf_to_gguf.py of llama.cpp, of --converter stock."
-        ),
-    ] = None,
-    stock_python: Annotated[
-        Path | None,
-        typer.Option(parser=file_path, metavar="FILE", help="The interpreter that has torch and transformers."),
-    ] = None,
+    stock_converter: StockConverter = None,
+    stock_python: StockPython = None,
     outtype: Annotated[
         str | None,
         typer.Option(

@@ -13,7 +13,7 @@ from draftmill.gguf.stamp import stamp
 from draftmill.gguf.stock_run import TIMEOUT_S, run_stock
 from draftmill.gguf.stock_script import StockScript
 from draftmill.intake.bounded_json import read_object
-from draftmill.intake.text_config import text_config
+from draftmill.intake.text_config import stated_rows
 from draftmill.outcome import BadConfiguration, Refusal, Refused
 from draftmill.progress import Progress, silent
 from draftmill.tokenizers.huggingface import read_tokenizer
@@ -40,7 +40,7 @@ def convert_stock(
     if outtype not in OUTTYPES:
         raise BadConfiguration(f"Output type {outtype!r} is unknown; choose one of {OUTTYPES}.", code="convert.outtype")
     config = read_object(model / "config.json", "config.json", CONFIG_LIMIT)
-    _check_tokenizer(tokenizer, config.get("vocab_size", text_config(config).get("vocab_size")))
+    _check_tokenizer(tokenizer, stated_rows(config))
     raw = out.with_name("converted.partial")
     try:
         # The converter decides some things by the folder's name, which has to be the repository's.

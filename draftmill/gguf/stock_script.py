@@ -56,6 +56,7 @@ def stock_script(path: Path | str | None, python: Path | str | None = None) -> S
             code="convert.stock_missing",
             where=str(path),
         )
-    # It runs in a folder of its own. A bare name is looked for on PATH; a link in an environment has to stay one.
+    # It runs in a folder of its own, and its packages lie beside the file itself. A bare name of an interpreter is
+    # looked for on PATH; a link in an environment has to stay one.
     found = Path(python)
-    return StockScript(Path(path).absolute(), found.absolute() if len(found.parts) > 1 else found)
+    return StockScript(Path(path).resolve(), found.absolute() if len(found.parts) > 1 else found)

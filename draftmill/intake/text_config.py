@@ -7,3 +7,8 @@ def text_config(config: dict[str, Any]) -> dict[str, Any]:
     """`config` itself where it has no such part (transformers: PretrainedConfig.get_text_config)."""
     text = config.get("text_config")
     return text if isinstance(text, dict) else config
+
+
+def stated_rows(config: dict[str, Any]) -> Any:
+    """Of the embedding, as config.json states them; None where it does not."""
+    return config.get("vocab_size", text_config(config).get("vocab_size"))

@@ -14,7 +14,7 @@ from gguf.constants import TokenType
 from draftmill.gguf.pre_tokenizers import pre_tokenizer_name
 from draftmill.gguf.vocabulary_keys import token_list
 from draftmill.intake.bounded_json import read_object
-from draftmill.intake.text_config import text_config
+from draftmill.intake.text_config import stated_rows
 from draftmill.outcome import Refusal, Refused
 from draftmill.tokenizers.ggml import TYPES, read_gguf
 from draftmill.tokenizers.huggingface import MAX_SIDE_BYTES, read_tokenizer
@@ -120,7 +120,7 @@ def _rows(config: Path, vocabulary: Vocabulary) -> int | None:
     if not config.is_file():
         return None
     value = read_object(config, config.name, MAX_SIDE_BYTES)
-    rows = value.get("vocab_size", text_config(value).get("vocab_size"))
+    rows = stated_rows(value)
     if rows is None:
         return None
     if type(rows) is not int or not vocabulary.highest < rows <= MAX_TOKENS:

@@ -73,9 +73,15 @@ def test_another_vocabulary_is_refused_by_what_differs(target, tmp_path, facet) 
         stock_vocabulary(target, script(tmp_path, **DIFFERING[facet])),
     ):
         pass
-    assert [(each.code, each.where) for each in refused.value.refusals] == [
-        ("convert.vocabulary_differs", f"target/tokenizer.json:{facet}")
-    ]
+    (refusal,) = refused.value.refusals
+    assert (refusal.code, refusal.where) == ("convert.vocabulary_differs", f"target/tokenizer.json:{facet}")
+    written, stated = {
+        "texts": ("'¬' at id 261", "'▁'"),
+        "merges": ("'\\n \\n' at [0]", "'t h'"),
+        "bos": ("1 at", "2"),
+    }[facet]
+    assert refusal.measured.startswith(f"llama.cpp's converter writes {written}")
+    assert refusal.expected == stated
 
 
 def test_the_converters_own_failure_is_told(target, tmp_path) -> None:
