@@ -9,7 +9,7 @@ from pathlib import Path
 from draftmill.place_beside import place_beside
 from draftmill.whole_file import sync_folder
 
-_NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EMLINK, errno.ENOSYS}
+NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 """What filesystems without hard links say."""
 
 
@@ -43,7 +43,7 @@ def _give(path: Path, name: Path) -> None:
     try:
         os.link(path, name)
     except OSError as error:
-        if error.errno not in _NO_LINKS:
+        if error.errno not in NO_LINKS:
             raise
         if name.exists() or name.is_symlink():
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(name)) from error

@@ -15,6 +15,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from draftmill.digest import CHUNK, sha256_file
+from draftmill.new_files import NO_LINKS
 from draftmill.outcome import BadConfiguration, InputOutput, MillError, Refusal, Refused
 from draftmill.progress import Progress, silent
 from draftmill.store.bodies import Body, size_of, verified
@@ -24,7 +25,6 @@ from draftmill.store.keys import check_key, check_prefix
 from draftmill.whole_file import sync_folder
 
 HIDDEN = ".draftmill"
-_NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 
 
 class LocalStore:
@@ -226,7 +226,7 @@ def _link(partial: Path, target: Path) -> bool:
         except FileNotFoundError:
             continue  # a concurrent delete removed the empty folder
         except OSError as error:
-            if error.errno in _NO_LINKS:
+            if error.errno in NO_LINKS:
                 raise BadConfiguration(
                     f"The filesystem of {target} has no hard links, which a store needs so that nothing is ever "
                     "overwritten; put the store on another filesystem.",
