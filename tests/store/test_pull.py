@@ -308,14 +308,15 @@ def test_a_server_that_ignores_ranges_is_read_once_also_when_it_is_cut_or_the_pu
 
     with CuttingWire(moto.port, after=1 << 40, down=True, drop_ranges=True) as wire:
         pull(opened(wire), manifest.key, tmp_path / "once")
-        # Part by part it would be six times as much: each answer begins at the first byte.
-        assert total < wire.carried < 1.5 * total
+        # Part by part it would be seven times as much: each answer begins at the first byte. What a closed answer had
+        # on its way, that of the question whether ranges are given, is carried too.
+        assert total < wire.carried < 2 * total
         pull_until_killed(opened(wire), manifest.key, tmp_path / "killed", 7 * MIB)
         assert pull(opened(wire), manifest.key, tmp_path / "killed").kept >= 6 * MIB
     with CuttingWire(moto.port, after=9 * MIB, cuts=1, down=True, drop_ranges=True) as wire:
         assert pull(opened(wire), manifest.key, tmp_path / "cut", pause=no_pause).received == total
         assert wire.cuts_made == 1
-        assert wire.carried < 2 * total
+        assert wire.carried < 3 * total
     for name in ("once", "cut", "killed"):
         assert verify(tmp_path / name).findings == ()
 

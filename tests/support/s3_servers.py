@@ -208,6 +208,8 @@ class CuttingWire:
         with suppress(OSError):
             while True:
                 down, _ = self._listener.accept()
+                # What waits here is counted though nobody reads it: an answer that is left must cost little.
+                down.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 16)
                 up = socket.create_connection(("127.0.0.1", self.upstream))
                 self._relay(down, up, self._always if self.down else self._may_pass())
                 self._relay(up, down, self._may_pass() if self.down else self._always)
