@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from draftmill.ahead import Ahead
+from tests.support.waiting import until
 
 
 def test_items_come_in_their_order_and_no_more_than_asked_for_are_held() -> None:
@@ -18,8 +19,9 @@ def test_items_come_in_their_order_and_no_more_than_asked_for_are_held() -> None
             yield number
 
     items = Ahead(count(), 5)
-    time.sleep(0.1)
     # Five are held, and one waits to be.
+    until(lambda: len(made) == 6, "six are made")
+    time.sleep(0.1)
     assert len(made) == 6
     assert list(items) == list(range(100))
 
@@ -41,7 +43,4 @@ def test_whoever_stops_early_or_never_begins_leaves_no_thread() -> None:
     closed.close()
     assert list(closed) == []
     del dropped
-    deadline = time.monotonic() + 5
-    while any(thread.name == "ahead" for thread in threading.enumerate()) and time.monotonic() < deadline:
-        time.sleep(0.02)
-    assert not any(thread.name == "ahead" for thread in threading.enumerate())
+    until(lambda: not any(thread.name == "ahead" for thread in threading.enumerate()), "no thread is left")

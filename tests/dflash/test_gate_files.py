@@ -8,7 +8,6 @@ import socket
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 import pytest
@@ -20,6 +19,7 @@ from draftmill.dflash.layout import Layout
 from draftmill.dflash.selftest_specimen import punch_hole
 from draftmill.q4nx.encodings import Kind
 from tests.support.dflash_packages import edit_config, tiny
+from tests.support.waiting import little_work
 
 
 @pytest.fixture
@@ -294,9 +294,8 @@ def test_a_container_that_claims_a_terabyte_is_refused_at_once(package: Path, go
     if not manifest:
         (package / "MANIFEST.sha256").unlink()
     os.truncate(path, TERABYTE)
-    begin = time.monotonic()
-    result = gate(package)
-    assert time.monotonic() - begin < 1
+    with little_work(5):
+        result = gate(package)
     assert result.verdict == Verdict.REFUSED
     refused = {check.id for check in result.of(Outcome.REFUSED)}
     assert refused == {"files.whole", "container.unclaimed" if good else "container.header"}
@@ -310,9 +309,8 @@ def test_no_other_file_that_claims_a_terabyte_is_read(package: Path, file: str) 
     if file == "extra":
         with (package / "MANIFEST.sha256").open("a") as manifest:
             manifest.write(f"{'0' * 64}  extra\n")
-    begin = time.monotonic()
-    result = gate(package)
-    assert time.monotonic() - begin < 1
+    with little_work(5):
+        result = gate(package)
     assert result.verdict == Verdict.REFUSED
 
 
@@ -339,9 +337,8 @@ def test_far_more_bytes_than_the_tensors_claim_are_refused_unread(
     """On a file system that cannot tell holes."""
     monkeypatch.setattr(PackageFiles, "first_hole", lambda self, file: None)
     os.truncate(without_manifest(package) / "model.q4nx", TERABYTE)
-    begin = time.monotonic()
-    assert only(gate(package))[0] == "container.unclaimed"
-    assert time.monotonic() - begin < 1
+    with little_work(5):
+        assert only(gate(package))[0] == "container.unclaimed"
 
 
 def test_a_file_that_is_written_to_gives_no_verdict_whatever_was_found_in_it(package: Path) -> None:

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import time
 from pathlib import Path
 
 import docker
@@ -10,6 +9,7 @@ import pytest
 
 from tests.e2e.mill import PLAIN, MillMaker, published_files
 from tests.support.engine import engine
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.docker
 ARGUMENTS = ("convert", PLAIN, "--quant", "Q8_0", "--json")
@@ -37,17 +37,15 @@ def test_a_killed_run_takes_its_container_with_it(mill: MillMaker, tmp_path: Pat
     client = engine()
     here = mill(DRAFTMILL_RUNNER="docker")
     process = here.start(*ARGUMENTS)
-    deadline = time.monotonic() + 300
-    while "convert" not in containers_of(client, process.pid):
+
+    def converts() -> bool:
         assert process.poll() is None, process.communicate()
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+        return "convert" in containers_of(client, process.pid)
+
+    until(converts, "the container that converts", within_s=300)
     os.kill(process.pid, signal.SIGKILL)
     process.communicate()
-    deadline = time.monotonic() + 5
-    while containers_of(client, process.pid):
-        assert time.monotonic() < deadline, "the container outlived its run"
-        time.sleep(0.05)
+    until(lambda: not containers_of(client, process.pid), "the container ends with its run")
     code, ending, err = here.run(*ARGUMENTS, timeout=600)
     assert code == 0, err
     assert ending["kind"] == "published"

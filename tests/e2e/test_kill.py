@@ -5,47 +5,24 @@ import json
 import os
 import signal
 import subprocess
-import time
 from pathlib import Path
 
-import pytest
-
 from tests.e2e.mill import PLAIN, Mill, MillMaker, jobs_run, published_files
+from tests.support.processes import with_arguments
+from tests.support.waiting import until
 
 ARGUMENTS = ("convert", PLAIN, "--quant", "Q8_0", "--json")
 JOBS = ("download", "intake", "tokenizer", "convert", "quantize", "check")
 
 
 def kill_when(process: subprocess.Popen[str], seen: Path, pattern: str) -> None:
-    deadline = time.monotonic() + 120
-    while time.monotonic() < deadline and process.poll() is None:
-        if any(seen.glob(pattern)):
-            os.kill(process.pid, signal.SIGKILL)
-            process.communicate()
-            return
-        time.sleep(0.002)
-    pytest.fail(f"{pattern} never showed: exit {process.poll()}, {process.communicate()}")
+    def shows() -> bool:
+        assert process.poll() is None, f"{pattern} never showed: {process.communicate()}"
+        return any(seen.glob(pattern))
 
-
-def living_jobs(work: Path) -> list[int]:
-    found = []
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            command = path.read_bytes()
-        except OSError:
-            continue
-        if str(work).encode() in command and b"jobs." in command:
-            found.append(int(path.parent.name))
-    return found
-
-
-def state(process: int) -> str:
-    """What it waits for, should it have outlived its run."""
-    place = Path(f"/proc/{process}")
-    try:
-        return f"{(place / 'status').read_text()}{(place / 'wchan').read_text()}"
-    except OSError as gone:
-        return str(gone)
+    until(shows, pattern, within_s=120, every_s=0.002)
+    os.kill(process.pid, signal.SIGKILL)
+    process.communicate()
 
 
 def finished_jobs(work: Path) -> dict[Path, tuple[int, int]]:
@@ -57,10 +34,7 @@ def finished_jobs(work: Path) -> dict[Path, tuple[int, int]]:
 
 def check_nothing_is_lost(here: Mill, before: dict[Path, tuple[int, int]]) -> None:
     # A killed process ends when the kernel has written what it was syncing, which a busy disk makes long.
-    deadline = time.monotonic() + 60
-    while living_jobs(here.work) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert {job: state(job) for job in living_jobs(here.work)} == {}, "a job outlived its run"
+    until(lambda: not with_arguments(str(here.work), "jobs."), "the jobs end with their run")
     assert before.items() <= finished_jobs(here.work).items(), "a finished job was run again"
 
 

@@ -5,10 +5,8 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -17,6 +15,8 @@ from draftmill.measurement.speed_results import speed_result
 from tests.support import pairs
 from tests.support.engine import engine
 from tests.support.inputs import ROOT
+from tests.support.processes import with_variables
+from tests.support.waiting import GUARD_S, until
 
 VERDICTS = {0: {"faster", "slower", "no difference"}, 3: {"no verdict"}}
 
@@ -123,35 +123,19 @@ def test_a_container_measures_the_same(command):
     assert (contained.target.sha256, contained.draft.sha256) == (here.target.sha256, here.draft.sha256)
 
 
-def servers_of(run_environment: str) -> list[int]:
-    """Processes that carry this device lock folder and are servers."""
-    found = []
-    for name in os.listdir("/proc"):
-        if name.isdigit():
-            try:
-                text = Path(f"/proc/{name}/environ").read_text(errors="replace")
-            except OSError:
-                continue
-            if run_environment in text and "DRAFTMILL_PROGRAM=" in text:
-                found.append(int(name))
-    return found
-
-
-def wait_for(condition: Callable[[], Any], seconds: float) -> Any:
-    deadline = time.monotonic() + seconds
-    while not (found := condition()) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    return found
+def servers_of(command: Command) -> list[int]:
+    """Servers that carry this device lock folder."""
+    return with_variables(str(command.locks), "DRAFTMILL_PROGRAM=")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
 def test_no_server_outlives_a_measurement_that_is_ended(command, number):
     process = command.start("speed", *small(), "--budget", "256", "--pairs", "500")
-    assert wait_for(lambda: len(servers_of(str(command.locks))) == 2, 300)
+    until(lambda: len(servers_of(command)) == 2, "both servers run", within_s=300)
     process.send_signal(number)
-    assert wait_for(lambda: not servers_of(str(command.locks)), 5), servers_of(str(command.locks))
-    process.communicate(timeout=30)
+    until(lambda: not servers_of(command), "they end with the measurement")
+    process.communicate(timeout=GUARD_S)
     # The device is free again: the next measurement is not turned away.
     code, _, err = command.run("acceptance", *small(), "--budget", "8")
     assert code == 0, err
@@ -159,7 +143,7 @@ def test_no_server_outlives_a_measurement_that_is_ended(command, number):
 
 def test_a_device_that_is_held_is_said(command):
     process = command.start("speed", *small(), "--budget", "256", "--pairs", "500")
-    assert wait_for(lambda: servers_of(str(command.locks)), 100)
+    until(lambda: servers_of(command), "a server runs", within_s=300)
     code, _, err = command.run("acceptance", *small(), "--budget", "8")
     assert code == 1
     assert "device.held" in err

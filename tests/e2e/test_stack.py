@@ -108,19 +108,19 @@ def test_a_run_by_deployment_publishes_what_s3_then_holds(stack: Stack) -> None:
 
 def test_a_cancelled_run_takes_its_containers_with_it(stack: Stack) -> None:
     run = stack.start_run(CATALOGUE_RUN, {"only": PLAIN})
-    until(lambda: WORKING & set(stack.jobs()), 120, "a job runs")
+    until(lambda: WORKING & set(stack.jobs()), "a job runs", 120)
     stack.cancel(run)
-    until(lambda: not stack.jobs(stopped=True), 10, "its containers are gone")
+    until(lambda: not stack.jobs(stopped=True), "its containers are gone")
     assert stack.wait_for_end(run, 60)["type"] == "CANCELLED"
 
 
 def test_a_killed_worker_loses_nothing_but_its_run(stack: Stack) -> None:
     run = stack.start_run(CATALOGUE_RUN, {"only": PLAIN})
-    until(lambda: {"quantize", "check"} & set(stack.jobs()), 120, "a later job runs")
+    until(lambda: {"quantize", "check"} & set(stack.jobs()), "a later job runs", 120)
     stack.kill_worker()
-    until(lambda: not stack.jobs(), 5, "its containers ended")
-    until(lambda: stack.container("worker").attrs["RestartCount"] == 1, 30, "the engine starts the worker again")
-    until(lambda: not stack.jobs(stopped=True), 60, "the new worker removes what was left")
+    until(lambda: not stack.jobs(), "its containers ended")
+    until(lambda: stack.container("worker").attrs["RestartCount"] == 1, "the engine starts the worker again")
+    until(lambda: not stack.jobs(stopped=True), "the new worker removes what was left")
     state = stack.wait_for_end(run, 200)
     assert state["type"] == "CRASHED"
     assert state["message"] == f"No heartbeat for {LOST_AFTER_S} s: its worker or its host is gone."

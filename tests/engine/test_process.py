@@ -4,28 +4,14 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
 from draftmill.engine.process import Engine, EngineError
 from tests.support.inputs import smollm2_gguf
-
-
-def is_alive(pid: int) -> bool:
-    """Whether the process runs; a zombie does not."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
-
-
-def wait_until_gone(pid: int, seconds: float = 5) -> bool:
-    deadline = time.monotonic() + seconds
-    while is_alive(pid) and time.monotonic() < deadline:
-        time.sleep(0.02)
-    return not is_alive(pid)
+from tests.support.processes import runs
+from tests.support.waiting import until
 
 
 def test_a_real_model_tokenizes_and_answers():
@@ -78,7 +64,7 @@ def test_a_request_that_takes_too_long_ends_the_child():
 def test_leaving_the_block_by_an_exception_leaves_no_process():
     with pytest.raises(ZeroDivisionError), Engine(smollm2_gguf(), vocab_only=True) as engine:
         _ = 1 / 0
-    assert not is_alive(engine._process.pid)
+    assert not runs(engine._process.pid)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the parent-death signal is Linux's")
@@ -94,11 +80,11 @@ def test_a_killed_parent_takes_a_busy_child_with_it():
     parent = subprocess.Popen([sys.executable, "-c", program], cwd=root, stdout=subprocess.PIPE, text=True)
     assert parent.stdout is not None
     child = int(parent.stdout.readline())
-    assert is_alive(child)
+    assert runs(child)
     parent.kill()
     parent.wait()
     parent.stdout.close()
-    assert wait_until_gone(child)
+    until(lambda: not runs(child), "the child ends with its parent")
 
 
 def test_a_child_that_starts_after_its_parents_death_ends_by_itself():

@@ -9,6 +9,7 @@ import pytest
 from draftmill.outcome import InputOutput
 from flows.budget import Budget, available_memory, free_disk
 from flows.routes.route import Needs
+from tests.support.waiting import GUARD_S, until
 
 GB = 10**9
 
@@ -21,11 +22,10 @@ def started(room: Budget, name: str, needs: Needs, order: list[str], leave: thre
     def run() -> None:
         with room.room(needs, name):
             order.append(name)
-            leave.wait(10)
+            leave.wait(600)
 
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
-    time.sleep(0.1)
     return thread
 
 
@@ -39,26 +39,30 @@ def started(room: Budget, name: str, needs: Needs, order: list[str], leave: thre
 def test_a_large_model_waits_for_room_and_is_not_overtaken(small: Needs, large: Needs) -> None:
     room, order, first, rest = budget(), [], threading.Event(), threading.Event()
     threads = [started(room, "first", small, order, first)]
+    until(lambda: order, "the first is in")
     threads.append(started(room, "large", large, order, rest))
+    until(lambda: len(room._queue) == 1, "the large one waits")
     # It would fit beside the first, and comes after the large one all the same.
     threads.append(started(room, "late", small, order, rest))
+    until(lambda: len(room._queue) == 2, "the late one waits")
     assert order == ["first"]
     first.set()
-    time.sleep(0.2)
+    until(lambda: len(order) > 1, "the large one is in")
+    time.sleep(0.1)
     assert order == ["first", "large"]
     rest.set()
     for thread in threads:
-        thread.join(5)
+        thread.join(GUARD_S)
     assert order == ["first", "large", "late"]
 
 
 def test_what_fits_runs_together() -> None:
     room, order, leave = budget(), [], threading.Event()
     threads = [started(room, str(n), Needs(memory=3 * GB, disk=GB), order, leave) for n in range(3)]
-    assert order == ["0", "1", "2"]
+    until(lambda: sorted(order) == ["0", "1", "2"], "all are in")
     leave.set()
     for thread in threads:
-        thread.join(5)
+        thread.join(GUARD_S)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -43,7 +42,9 @@ from tests.support.catalogue_hub import (
     write_plain,
 )
 from tests.support.hub_server import Fault, MisbehavingHub, misbehaving_hub
+from tests.support.processes import with_arguments
 from tests.support.stock import stock_converter
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.slow
 
@@ -341,34 +342,25 @@ def test_what_does_not_fit_is_a_row_and_the_small_ones_run(mill: Mill, first: tu
 def test_an_interrupted_run_ends_its_jobs_and_the_next_one_goes_on(mill: Mill, prefect: str, tmp_path: Path) -> None:
     here = Mill(tmp_path, mill.hub, mill.root)
     process = here.start("run", "--only", "tiny/PARD*", "--max-parallel", "2")
-    deadline = time.monotonic() + 120
-    while not jobs_below(tmp_path) and time.monotonic() < deadline:
+
+    def works() -> bool:
         assert process.poll() is None, process.communicate()
-        time.sleep(0.1)
+        return bool(jobs_below(tmp_path))
+
+    until(works, "a job runs", within_s=120)
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does
     _, err = process.communicate(timeout=60)
     assert process.returncode == 130, err
     assert "interrupted; what was finished is kept: the same command goes on" in err
     assert "Traceback" not in err
-    deadline = time.monotonic() + 5
-    while jobs_below(tmp_path) and time.monotonic() < deadline:
-        time.sleep(0.1)
-    assert jobs_below(tmp_path) == []
+    until(lambda: not jobs_below(tmp_path), "its jobs end")
     code, summary, err = here.run("run", "--only", PLAIN)
     assert (code, counts(summary)) == (0, {"pass": 1}), err
 
 
-def jobs_below(folder: Path) -> list[str]:
-    """Command lines of processes that work in this folder, the command itself left out."""
-    found = []
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            command = path.read_bytes().replace(b"\0", b" ").decode(errors="replace")
-        except OSError:
-            continue
-        if str(folder) in command and "jobs." in command:
-            found.append(command)
-    return found
+def jobs_below(folder: Path) -> list[int]:
+    """Processes that work in this folder, the command itself left out."""
+    return with_arguments(str(folder), "jobs.")
 
 
 @pytest.mark.stock

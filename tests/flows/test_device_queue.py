@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,6 +14,7 @@ from urllib.request import Request, urlopen
 import pytest
 
 from tests.support.inputs import ROOT
+from tests.support.waiting import GUARD_S
 
 pytestmark = pytest.mark.slow
 
@@ -63,7 +63,7 @@ class Queue:
         self.environment |= {"PREFECT_HOME": str(folder), "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "CRITICAL"}
 
     @contextmanager
-    def run(self, *, wait_s: float = 30, private: bool = False) -> Iterator[subprocess.Popen[str]]:
+    def run(self, *, wait_s: float = GUARD_S, private: bool = False) -> Iterator[subprocess.Popen[str]]:
         """A process that asks for the slot and holds it until it is sent a line."""
         environment = self.environment | ({"DRAFTMILL_PREFECT_PRIVATE": "1"} if private else {})
         process = subprocess.Popen(
@@ -101,7 +101,7 @@ class Queue:
             headers={"Content-Type": "application/json"},
             method=method,
         )
-        with urlopen(request, timeout=10) as answer:
+        with urlopen(request, timeout=GUARD_S) as answer:
             return json.loads(answer.read() or "null")
 
 
@@ -132,7 +132,7 @@ def server(state: Path, named: str | None = None) -> Iterator[tuple[subprocess.P
         yield process, said(process)
     finally:
         if process.poll() is None:
-            process.communicate("\n", timeout=30)
+            process.communicate("\n", timeout=GUARD_S)
 
 
 Leases = Callable[[str], list[str]]
@@ -181,7 +181,7 @@ def test_the_limit_is_made_with_one_slot_and_the_next_run_gets_it_when_it_is_let
     assert queue.look()["active"] == 0
 
 
-def test_the_next_run_is_in_within_seconds_of_its_holders_sigkill_and_the_old_lease_frees_nothing_later(
+def test_the_next_run_is_in_before_the_lease_of_a_killed_holder_ends_and_the_old_lease_frees_nothing_later(
     queue: Queue, leases: Leases
 ) -> None:
     with queue.run() as first:
@@ -191,9 +191,9 @@ def test_the_next_run_is_in_within_seconds_of_its_holders_sigkill_and_the_old_le
         with queue.run() as second:
             assert second.stdout and second.stdout.readline().startswith("waits")
             first.kill()
-            killed = time.monotonic()
             assert said(second) == "in"
-            assert time.monotonic() - killed < 5  # Prefect alone: 60
+            # Prefect alone would have ended the lease before it let anybody in.
+            assert lease in leases(before["id"])
             queue.ask("POST", "decrement-with-lease", lease_id=lease)
             assert queue.look()["active"] == 1
             assert queue.look()["id"] != before["id"]
@@ -230,14 +230,14 @@ def test_a_taken_slot_is_no_error_on_the_terminal(queue: Queue, capfd: pytest.Ca
     queue.take()
     with queue.run(wait_s=1) as run:
         assert said(run).startswith("refused device.queue ")
-        run.communicate(timeout=30)
+        run.communicate(timeout=GUARD_S)
     assert "ConcurrencySlot" not in capfd.readouterr().err
 
 
 def test_on_a_server_of_our_own_a_taken_slot_is_one_left_behind(queue: Queue) -> None:
     queue.create(1)
     queue.take()
-    with queue.run(private=True, wait_s=2) as run:
+    with queue.run(private=True) as run:
         assert said(run) == "in"
 
 
@@ -252,6 +252,6 @@ def test_a_limit_that_is_set_to_none_gives_no_slot_and_the_servers_reason(queue:
 def test_work_that_is_done_is_not_lost_with_the_server(tmp_path: Path) -> None:
     with server(tmp_path / "state") as (process, url), Queue(url, "lost", tmp_path).run() as run:
         assert said(run) == "in"
-        process.communicate("\n", timeout=30)
+        process.communicate("\n", timeout=GUARD_S)
         let_go(run)
         assert said(run) == "out"

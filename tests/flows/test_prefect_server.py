@@ -3,11 +3,12 @@
 import os
 import subprocess
 import sys
-import time
 import urllib.request
 from pathlib import Path
 
 from tests.support.inputs import ROOT
+from tests.support.processes import with_arguments
+from tests.support.waiting import GUARD_S, until
 
 SCRIPT = """
 import sys, time
@@ -30,17 +31,9 @@ def start(state: Path) -> tuple[subprocess.Popen[str], str]:
     return process, process.stdout.readline().strip()
 
 
-def servers(url: str) -> list[Path]:
+def servers(url: str) -> list[int]:
     port = url.removesuffix("/api").rsplit(":", 1)[1]
-    found = []
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            command = path.read_bytes()
-        except OSError:
-            continue
-        if b"prefect" in command and port.encode() in command:
-            found.append(path.parent)
-    return found
+    return with_arguments("prefect", port)
 
 
 def test_the_server_sends_nothing_out_holds_no_secret_and_dies_with_a_killed_command(tmp_path: Path) -> None:
@@ -49,7 +42,7 @@ def test_the_server_sends_nothing_out_holds_no_secret_and_dies_with_a_killed_com
         assert answer.status == 200
     found = servers(url)
     assert found
-    environment = (found[0] / "environ").read_bytes().split(b"\0")
+    environment = Path(f"/proc/{found[0]}/environ").read_bytes().split(b"\0")
     for setting in (
         b"DO_NOT_TRACK=1",
         b"PREFECT_SERVER_ANALYTICS_ENABLED=false",
@@ -59,10 +52,7 @@ def test_the_server_sends_nothing_out_holds_no_secret_and_dies_with_a_killed_com
     assert not any(b"canary" in entry for entry in environment)
     process.kill()
     process.wait()
-    deadline = time.monotonic() + 10
-    while servers(url) and time.monotonic() < deadline:
-        time.sleep(0.1)
-    assert servers(url) == []
+    until(lambda: not servers(url), "the server ends with the command")
 
 
 def test_a_second_command_gets_a_server_of_its_own_and_both_end_quietly(tmp_path: Path) -> None:
@@ -70,6 +60,6 @@ def test_a_second_command_gets_a_server_of_its_own_and_both_end_quietly(tmp_path
     assert first != second
     assert sorted(path.name for path in tmp_path.iterdir()) == ["prefect", "prefect-2"]
     for process, url in ((one, first), (two, second)):
-        process.communicate("\n", timeout=30)
+        process.communicate("\n", timeout=GUARD_S)
         assert process.returncode == 0
         assert servers(url) == []

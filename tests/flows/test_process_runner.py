@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,8 @@ from flows.runners.process import ProcessRunner
 from flows.runners.runner import Limits
 from jobs.contract import Result
 from tests.support.inputs import ROOT
+from tests.support.processes import with_arguments
+from tests.support.waiting import until
 
 
 def run(
@@ -72,25 +73,10 @@ def test_a_job_dies_with_its_runner(tmp_path: Path) -> None:
     parent = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
     assert parent.stdout is not None
     assert "asleep" in parent.stdout.readline()
-    assert living(tmp_path)
+    assert with_arguments("jobs.probe", str(tmp_path))
     parent.kill()
     parent.wait()
-    deadline = time.monotonic() + 5
-    while living(tmp_path) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert living(tmp_path) == []
-
-
-def living(folder: Path) -> list[str]:
-    found = []
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            command = path.read_bytes()
-        except OSError:
-            continue
-        if b"jobs.probe" in command and str(folder).encode() in command:
-            found.append(path.parent.name)
-    return found
+    until(lambda: not with_arguments("jobs.probe", str(tmp_path)), "the job ends with its runner")
 
 
 def test_a_job_finds_the_locks_that_this_host_uses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import gguf
@@ -17,6 +16,7 @@ from tests.support.inputs import smollm2_gguf
 from tests.support.malformed_gguf import HANGS
 from tests.support.mutants import mutate
 from tests.support.raw_gguf import SOUND, RawGGUF
+from tests.support.waiting import little_work
 
 
 def put(folder: Path, content: bytes) -> Path:
@@ -126,10 +126,8 @@ def test_lists_every_tensor_that_is_wrong(tmp_path: Path) -> None:
 def test_a_claimed_length_does_not_hang_it_as_it_hangs_the_published_reader(tmp_path: Path) -> None:
     assert len(HANGS) == 49
     path = put(tmp_path, HANGS)
-    started = time.monotonic()
-    with pytest.raises(Refused, match="array_too_long"):
+    with little_work(1), pytest.raises(Refused, match="array_too_long"):
         read_header(path)
-    assert time.monotonic() - started < 0.5
     with pytest.raises(subprocess.TimeoutExpired):
         subprocess.run(
             [sys.executable, "-c", "import gguf,sys; gguf.GGUFReader(sys.argv[1])", path], timeout=4, check=True
@@ -156,21 +154,18 @@ def test_reads_the_vocabulary_of_a_large_model_well_within_a_second(tmp_path: Pa
     keys = tuple(g.key(name, g.ARRAY, g.array(g.STRING, 150_000, texts)) for name in ("a.tokens", "a.merges"))
     keys += (g.key("a.types", g.ARRAY, g.array(g.INT32, 150_000, bytes(600_000))),)
     path = put(tmp_path, SOUND.but(keys=(*SOUND.keys, *keys)).to_bytes())
-    started = time.process_time()
-    header = read_header(path)
-    assert time.process_time() - started < 0.5
+    with little_work(1):
+        header = read_header(path)
     assert header.fields["a.merges"][149_999] == "token 149999"
 
 
 def test_any_damage_ends_in_a_pass_or_a_refusal(tmp_path: Path) -> None:
     endings = set()
-    started = time.monotonic()
     for mutant in mutate(SOUND.to_bytes(), 2500, reach=len(SOUND.to_bytes()) - 384):
         try:
             read_header(put(tmp_path, mutant))
             endings.add("pass")
         except Refused as refused:
             endings |= {refusal.code for refusal in refused.refusals}
-    assert time.monotonic() - started < 60
     assert len(endings) > 20, "the mutants have to reach most checks"
     assert "pass" in endings

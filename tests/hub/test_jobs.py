@@ -4,7 +4,6 @@ import json
 import signal
 import subprocess
 import sys
-import time
 import uuid
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ import jobs.download
 import jobs.resolve
 from jobs.contract import perform
 from tests.support.hub_server import Fault, MisbehavingHub, misbehaving_hub, write_mirror
+from tests.support.waiting import until
 
 SIZE = 8_000_000
 WEIGHTS = "model.safetensors"
@@ -107,10 +107,7 @@ def kill_while_it_downloads(hub: MisbehavingHub, job: Folder, after: int) -> Non
     partial = job.place / "out" / f"{WEIGHTS}.partial"
     hub.faults.append(Fault("stall", WEIGHTS, after=after))
     process = job.start()
-    deadline = time.monotonic() + 30
-    while not (partial.exists() and partial.stat().st_size > after - 300_000):
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    until(lambda: partial.exists() and partial.stat().st_size > after - 300_000, f"{after} bytes")
     process.send_signal(signal.SIGKILL)
     process.communicate()
     assert process.returncode == -signal.SIGKILL

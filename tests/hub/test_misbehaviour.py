@@ -41,7 +41,7 @@ class Run:
         self.listing: Listing = resolve(Ref("acme/tiny"), self.source, "model")
 
     def be_impatient(self) -> None:
-        self.source = replace(self.source, stall_s=0.3)
+        self.source = replace(self.source, stall_s=1)
 
     def download(self) -> Received:
         return download(self.listing, self.source, self.out, pause=self.waits.append)
@@ -290,8 +290,7 @@ def test_a_failure_stops_the_other_files_at_once(run: Run) -> None:
         Fault("stall", WEIGHTS, None, after=1_000_000),
     ]
     run.be_impatient()
-    started = time.monotonic()
     with pytest.raises(NotPermitted):
         download(run.listing, run.source, run.out)
-    # The stalled file alone would take six attempts and the waits between them, 31 seconds.
-    assert time.monotonic() - started < 10
+    # By itself the stalled file would have been asked for six times.
+    assert len(run.hub.asked_for(WEIGHTS)) <= 2

@@ -3,16 +3,16 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from jobs.supervisor import write_secrets
+from tests.support.processes import runs
+from tests.support.waiting import GUARD_S, until
 
 ROOT = Path(__file__).resolve().parents[2]
-SLEEP = "import subprocess, time; g = subprocess.Popen(['sleep', '60']); print(g.pid, flush=True); time.sleep(60)"
+SLEEP = "import subprocess, time; g = subprocess.Popen(['sleep', '600']); print(g.pid, flush=True); time.sleep(600)"
 
 
 def _supervised(code: str, seconds: float = 30) -> subprocess.Popen[str]:
@@ -28,20 +28,6 @@ def _grandchild(supervisor: subprocess.Popen[str]) -> int:
     return int(supervisor.stdout.readline())
 
 
-def _is_gone(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "ZX"
-    except FileNotFoundError:
-        return True
-
-
-def _wait_until(reached: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 5
-    while not reached():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-
-
 @pytest.mark.parametrize(
     ("code", "ending"),
     [
@@ -53,49 +39,49 @@ def _wait_until(reached: Callable[[], bool]) -> None:
 )
 def test_the_jobs_ending_is_the_supervisors(code: str, ending: int) -> None:
     with _supervised(code) as supervisor:
-        assert supervisor.wait(10) == ending
+        assert supervisor.wait(GUARD_S) == ending
 
 
 def test_end_of_input_kills_the_job_and_its_children() -> None:
     with _supervised(SLEEP) as supervisor:
         grandchild = _grandchild(supervisor)
-        assert not _is_gone(grandchild)
+        assert runs(grandchild)
         assert supervisor.stdin
         supervisor.stdin.close()
-        assert supervisor.wait(5) == 137
-        _wait_until(lambda: _is_gone(grandchild))
+        assert supervisor.wait(GUARD_S) == 137
+        until(lambda: not runs(grandchild), "the child ends")
 
 
 def test_past_the_deadline_the_job_and_its_children_are_killed() -> None:
     with _supervised(SLEEP, seconds=1) as supervisor:
         grandchild = _grandchild(supervisor)
-        assert supervisor.wait(10) == 124
-        _wait_until(lambda: _is_gone(grandchild))
+        assert supervisor.wait(GUARD_S) == 124
+        until(lambda: not runs(grandchild), "the child ends")
 
 
 def test_what_a_job_leaves_behind_ends_with_it() -> None:
-    code = "import subprocess; g = subprocess.Popen(['sleep', '60']); print(g.pid, flush=True)"
+    code = "import subprocess; g = subprocess.Popen(['sleep', '600']); print(g.pid, flush=True)"
     with _supervised(code) as supervisor:
         grandchild = _grandchild(supervisor)
-        assert supervisor.wait(10) == 0
-        _wait_until(lambda: _is_gone(grandchild))
+        assert supervisor.wait(GUARD_S) == 0
+        until(lambda: not runs(grandchild), "the child ends")
 
 
 def test_a_signal_is_passed_on_to_the_job() -> None:
-    code = "import signal, sys, time; signal.signal(15, lambda *a: sys.exit(9)); print(0, flush=True); time.sleep(60)"
+    code = "import signal, sys, time; signal.signal(15, lambda *a: sys.exit(9)); print(0, flush=True); time.sleep(600)"
     with _supervised(code) as supervisor:
         _grandchild(supervisor)
         supervisor.send_signal(signal.SIGTERM)
-        assert supervisor.wait(5) == 9
+        assert supervisor.wait(GUARD_S) == 9
 
 
 def test_the_job_ends_when_the_supervisor_itself_is_killed() -> None:
-    code = "import os, time; print(os.getpid(), flush=True); time.sleep(60)"
+    code = "import os, time; print(os.getpid(), flush=True); time.sleep(600)"
     with _supervised(code) as supervisor:
         job = _grandchild(supervisor)
         supervisor.kill()
-        supervisor.wait(5)
-        _wait_until(lambda: _is_gone(job))
+        supervisor.wait(GUARD_S)
+        until(lambda: not runs(job), "the job ends")
 
 
 def test_secrets_become_files_that_only_the_job_reads(tmp_path: Path) -> None:

@@ -4,12 +4,12 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
 from tests.support.s3_servers import Server
+from tests.support.waiting import until
 
 STARTER = """
 import os, sys, signal
@@ -34,8 +34,5 @@ def test_a_server_dies_with_a_killed_test_run_and_leaves_its_neighbour_alone(wee
     assert listening(port)
     os.kill(starter.pid, signal.SIGKILL)
     starter.wait()
-    deadline = time.monotonic() + 5
-    while listening(port) and time.monotonic() < deadline:
-        time.sleep(0.02)
-    assert not listening(port)
+    until(lambda: not listening(port), "the server ends with its starter")
     assert listening(weed.port)

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import sysconfig
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -22,6 +22,7 @@ from docker.models.containers import Container
 from flows.images import JOBS
 from flows.runners.docker_engine import LABEL
 from tests.support.s3_servers import free_ports
+from tests.support.waiting import until
 
 ROOT = Path(__file__).resolve().parents[2]
 COMPOSE = Path(compose.__file__).with_name("docker-compose")
@@ -141,21 +142,12 @@ class Stack:
         return answer
 
     def wait_for_end(self, run: str, within_s: float) -> dict[str, Any]:
-        until(lambda: self.state(run)["type"] in ENDED, within_s, f"run {run} ends", every_s=0.5)
+        until(lambda: self.state(run)["type"] in ENDED, f"run {run} ends", within_s, every_s=0.5)
         return self.state(run)
 
     def kill_worker(self) -> None:
         """As the kernel would: its first process, so that the engine starts the container again."""
         os.kill(self.container("worker").attrs["State"]["Pid"], signal.SIGKILL)
-
-
-def until(holds: Callable[[], object], within_s: float, what: str, every_s: float = 0.05) -> float:
-    """Seconds until it held."""
-    started = time.monotonic()
-    while not holds():
-        assert time.monotonic() - started < within_s, f"not within {within_s:g} s: {what}"
-        time.sleep(every_s)
-    return time.monotonic() - started
 
 
 @contextmanager

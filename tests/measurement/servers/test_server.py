@@ -1,6 +1,5 @@
 """A server is there inside its block and nowhere else, whatever ends its parent and whatever it does itself."""
 
-import contextlib
 import json
 import os
 import signal
@@ -25,6 +24,8 @@ from tests.support import mock_server
 from tests.support.engine import engine
 from tests.support.killed_parent import kill_parent
 from tests.support.mock_server import Misbehaviour, expected_tokens, mock_provider, mock_settings
+from tests.support.processes import with_variables
+from tests.support.waiting import until
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -36,13 +37,6 @@ def mock(misbehaviour: Misbehaviour = Misbehaviour(), *, draft: bool = True, **o
 def is_open(port: int) -> bool:
     with socket.socket() as probe:
         return probe.connect_ex(("127.0.0.1", port)) == 0
-
-
-def wait_until(condition, seconds: float = 5) -> bool:
-    deadline = time.monotonic() + seconds
-    while not condition() and time.monotonic() < deadline:
-        time.sleep(0.02)
-    return bool(condition())
 
 
 def members(group: int) -> list[int]:
@@ -84,24 +78,22 @@ def test_an_exception_in_the_block_ends_the_server():
     assert not members(pid)
 
 
-def test_a_server_that_ignores_sigterm_and_has_a_child_is_gone_within_five_seconds():
+def test_a_server_that_ignores_sigterm_and_has_a_child_is_gone_after_its_block():
     with mock(Misbehaviour(refuses_to_die=True, brings_child=True)) as server:
         pid, port = server.pid, server.port
         assert len(members(pid)) == 2
-        started = time.monotonic()
-    assert time.monotonic() - started < 5
     assert not members(pid)
     assert not is_open(port)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
 def test_whatever_signal_ends_the_parent_ends_the_server(number):
-    assert kill_parent(number)[1] is not None
+    assert kill_parent(number)[1]
 
 
 def test_a_server_that_is_not_bound_to_its_parent_stays_and_is_reaped():
-    pid, seconds = kill_parent(signal.SIGKILL, "--unbound", within_s=1)
-    assert seconds is None
+    pid, ended = kill_parent(signal.SIGKILL, "--unbound", within_s=1)
+    assert not ended
     leftover = next(leftover for leftover in reap() if leftover.pid == pid)
     assert leftover == Leftover(pid, "killed parent", str(Path(sys.executable).resolve()), True)
     assert not members(pid)
@@ -126,9 +118,7 @@ def test_whatever_signal_ends_the_parent_ends_the_server_in_a_container():
         init=True,
         remove=True,
     )
-    seconds = json.loads(output)
-    assert list(seconds) == names
-    assert all(value is not None for value in seconds.values())
+    assert json.loads(output) == dict.fromkeys(names, True)
 
 
 def test_a_child_whose_parent_died_before_it_could_ask_ends_itself():
@@ -176,12 +166,10 @@ def test_a_server_asked_after_its_block_says_that_it_was_left():
 
 @pytest.mark.parametrize("misbehaviour", [Misbehaviour(never_ready=True), Misbehaviour(never_listens=True)])
 def test_a_server_that_never_gets_ready_meets_its_start_deadline(misbehaviour):
-    before = time.monotonic()
     with pytest.raises(ServerError, match="not ready after 1 s") as error, mock(misbehaviour, start_deadline_s=1):
         pass
     assert error.value.code == "server.start_deadline"
     assert ("exec" in str(error.value)) == misbehaviour.never_listens
-    assert time.monotonic() - before < 5
 
 
 def test_a_request_that_never_ends_meets_the_run_deadline():
@@ -206,7 +194,7 @@ def test_an_endless_log_is_kept_in_bounds_and_ends_the_server():
             while True:
                 server.client.completion("a", 4, seed=1)
         assert error.value.code == "server.log_flood"
-        assert wait_until(lambda: not members(server.pid))
+        until(lambda: not members(server.pid), "it ends")
         assert len(server.log) < 2 << 20
         assert "bytes left out" in server.log
 
@@ -263,7 +251,7 @@ def test_a_server_that_does_not_speculate_is_told_with_the_cause(misbehaviour, c
 
 
 def start_labelled(variables: dict[str, str]) -> subprocess.Popen[bytes]:
-    return subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], env=os.environ | variables)
+    return subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], env=os.environ | variables)
 
 
 def label(owner: str, program: str | None = None) -> dict[str, str]:
@@ -286,7 +274,9 @@ def test_leftovers_are_ended_only_when_their_owner_is_dead_and_they_run_what_the
         "owner unreadable": start_labelled(label("who")),
     }
     try:
-        assert wait_until(lambda: all(b"import time" in read_arguments(server.pid) for server in servers.values()))
+        until(
+            lambda: all(b"import time" in read_arguments(server.pid) for server in servers.values()), "all have begun"
+        )
         expected = {servers[name].pid for name in ("dead owner", "number of the owner is another's now")}
         program = str(Path(sys.executable).resolve())
         found = [leftover for leftover in reap() if leftover.run == "earlier"]
@@ -360,7 +350,7 @@ def test_the_mock_takes_the_time_it_is_asked_to():
 
 def test_a_script_is_turned_away_since_what_it_starts_may_stay(tmp_path):
     script = tmp_path / "llama-server"
-    script.write_text(f"#!/bin/sh\n{sys.executable} -c 'import time; time.sleep(60)'\n")
+    script.write_text(f"#!/bin/sh\n{sys.executable} -c 'import time; time.sleep(600)'\n")
     script.chmod(0o755)
     with pytest.raises(BadConfiguration) as error, Server(llama_server(script), mock_settings(), run="test"):
         pass
@@ -373,13 +363,4 @@ def test_a_question_that_is_not_answered_leaves_nothing_behind(tmp_path):
     program = f"import subprocess, time; subprocess.Popen(['sleep', '300'], env={{'MARK': '{mark}'}}); time.sleep(300)"
     with pytest.raises(subprocess.TimeoutExpired):
         asked([sys.executable, "-c", program], {}, 2)
-
-    def left() -> list[str]:
-        found = []
-        for name in filter(str.isdigit, os.listdir("/proc")):
-            with contextlib.suppress(OSError):
-                if mark in Path(f"/proc/{name}/environ").read_text(errors="replace"):
-                    found.append(name)
-        return found
-
-    assert wait_until(lambda: not left()), left()
+    until(lambda: not with_variables(mark), "what it started ends")
