@@ -49,13 +49,15 @@ def plan(target: Path, draft: Path, **changes) -> Plan:
 
 
 def measured(target: Path, draft: Path, pairs_: int, **changes) -> tuple[Speed, SpeedResult]:
-    """Again while other work holds the cores: the verdict then is that there is none, which is tested elsewhere."""
+    """Again while other work leaves no verdict, which is tested elsewhere."""
     for _ in range(TRIES):
         record = measure_speed(plan(target, draft, **changes), pairs_)
         result = speed_result(record)
-        if result.reason != "machine too busy":
-            return record, result
-    pytest.skip(f"other work holds the cores: {result.sentence}")
+        if result.word != "no verdict":
+            break
+    if result.reason == "machine too busy":
+        pytest.skip(f"other work holds the cores: {result.sentence}")
+    return record, result
 
 
 @pytest.mark.slow
