@@ -29,7 +29,8 @@ from draftmill.outcome import BadConfiguration, MillError
 
 _POLL_S = 0.05
 _GRACE_S = 2.0
-_KILL_S = 2.0
+_KILL_S = 10.0
+_CRASH_S = 2.0
 
 
 class ServerError(MillError):
@@ -203,9 +204,9 @@ class Server:
         return " and listens on no port: a prefix has to become the server by exec, not start it as a child"
 
     def _explain(self, error: MillError) -> MillError:
-        # A crash is seen first as a closed connection; the process ends a moment later.
+        # A crash is seen first as a closed connection; the process ends a moment later, on a busy machine a longer one.
         if error.code == "client.unreachable":
-            self._wait(0.2)
+            self._wait(_CRASH_S)
         return self._why_gone() or error
 
     def _why_gone(self) -> ServerError | None:
