@@ -93,7 +93,7 @@ class Chain:
         display = DISPLAY.get()
         done = self._cached(step, key)
         if done is None:
-            reason = self.cache.why_missed(key, step.subject) if step.cached else "asks the hub anew"
+            reason = self.cache.why_missed(key, step.subject) if step.cached else "done anew each time"
             with self.cache.claim(key) as folder:
                 # Another run may have finished it while this one waited for the lock.
                 done = self._cached(step, key)

@@ -5,7 +5,6 @@ preflight -> (the device's queue) measure_speed or measure_acceptance -> publish
 Nothing is taken from the job cache: a measurement is of the hour it was made in.
 """
 
-import json
 import os
 import shutil
 from contextlib import suppress
@@ -20,12 +19,12 @@ from pydantic import BaseModel, ConfigDict
 
 from draftmill.digest import sha256_file
 from draftmill.host import total_memory
-from draftmill.measurement.request import MeasurementRequest
-from draftmill.outcome import MillError
+from draftmill.outcome import BadConfiguration, MillError
 from draftmill.store.index_measurement import index_measurement
 from draftmill.store.interface import Store
 from draftmill.store.opening import open_store
 from draftmill.store.probe import ready_store
+from flows.asked_measurement import whole_request
 from flows.cache import JobCache
 from flows.chain import Chain, Done, Input, Step
 from flows.convert_model import run_job
@@ -41,8 +40,8 @@ PREFLIGHT = Limits(memory_bytes=1 * GIB, timeout_s=120)
 
 
 class MeasureOrder(BaseModel):
-    """target, draft: GGUF files on this host, or a Hugging Face target's folder and a DFlash draft's. request: a
-    MeasurementRequest as JSON. wait_s: for a held device."""
+    """target, draft: GGUF files on this host, or a Hugging Face target's folder and a DFlash draft's. request: what
+    `asked_measurement` makes a MeasurementRequest of. wait_s: for a held device."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -81,7 +80,14 @@ def measure_pair(order: dict[str, Any]) -> State[Measurement]:
 
 
 def _measure(order: MeasureOrder) -> Measurement:
-    request = MeasurementRequest.model_validate_json(json.dumps(order.request))
+    request = whole_request(order.request)
+    for slot, path in _files(order):
+        if not path.exists():
+            raise BadConfiguration(
+                f"the {slot} {path} is not where this runs: put it on that host, in a folder that the worker sees.",
+                code="measure.files",
+                where=str(path),
+            )
     device = request.device
     store = open_store(order.store)
     ready_store(store, order.work / "probes")

@@ -19,7 +19,8 @@ class Order(BaseModel):
     licence, licence_statement, licence_files: for a repository that does not say, or does not carry, what it should.
     licence_texts: licence's id -> files that hold its text, taken where its terms bind. derived_from, trained_for:
     models whose licences it inherits, beside those that its card names; upstream: what a package was made of. run,
-    run_target: a MeasurementRequest as JSON, and the Hugging Face folder on which a package is run after its gate.
+    run_target: what `asked_measurement` makes a MeasurementRequest of, and the Hugging Face folder on which a package
+    is run after its gate.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)

@@ -1,6 +1,5 @@
 """A package on its target, between gate and publication: the measuring job, and both verdicts in one."""
 
-import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ from draftmill.measurement.record import load
 from draftmill.measurement.request import MeasurementRequest
 from draftmill.measurement.subject import describe_folder
 from draftmill.outcome import BadConfiguration, Refusal, Refused
+from flows.asked_measurement import whole_request
 from flows.cache import JobCache
 from flows.chain import Chain, Done, Input, JobEnded, Step
 from flows.convert_model import run_job
@@ -76,4 +76,4 @@ def run_package(order: Order, entry: str, gate: dict[str, Any], package: Done) -
 def _given(order: Order) -> tuple[MeasurementRequest, Path]:
     if order.run is None or order.run_target is None:
         raise BadConfiguration("a run needs its request and its target", code="validate.run")
-    return MeasurementRequest.model_validate_json(json.dumps(order.run)), order.run_target
+    return whole_request(order.run), order.run_target

@@ -5,18 +5,15 @@ Hugging Face target and a DFlash draft; `request`: a MeasurementRequest as JSON;
 device. Outputs: report.json, report.md, report.html. Facts: word and sentence of the result.
 """
 
-import json
 from importlib.metadata import version
 from importlib.util import find_spec
-
-from pydantic import ValidationError
 
 import draftmill
 from draftmill.measurement.acceptance_results import acceptance_result
 from draftmill.measurement.device.lock import device_lock
 from draftmill.measurement.device.preflight import preflight
 from draftmill.measurement.record import Speed
-from draftmill.measurement.request import MeasurementRequest, perform
+from draftmill.measurement.request import MeasurementRequest, perform, read_request
 from draftmill.measurement.speed_results import speed_result
 from draftmill.outcome import BadConfiguration
 from draftmill.reports.measurement_files import write_report
@@ -43,11 +40,7 @@ def measure(job: Job, what: str) -> None:
 
 
 def _request(job: Job, what: str) -> MeasurementRequest:
-    try:
-        request = MeasurementRequest.model_validate_json(json.dumps(job.parameters.get("request")))
-    except ValidationError as error:
-        faults = "; ".join(f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}" for fault in error.errors())
-        raise BadConfiguration(f"parameter request: {faults}", code="measure.request") from error
+    request = read_request(job.parameters.get("request"))
     if request.what != what:
         raise BadConfiguration(f"this job measures {what}, the request asks for {request.what}", code="measure.request")
     return request

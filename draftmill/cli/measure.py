@@ -264,7 +264,7 @@ def _request(
     **asked: Any,
 ) -> Any:
     from draftmill.measurement.device.profiles import find_device
-    from draftmill.measurement.request import AskedPrompt, MeasurementRequest, new_run
+    from draftmill.measurement.request import MeasurementRequest, asked_prompts, new_run
 
     profile = find_device(devices, device)
     if library_path and not engine:
@@ -281,7 +281,7 @@ def _request(
     return MeasurementRequest(
         run=new_run(),
         device=profile,
-        prompts=tuple(AskedPrompt(name=each.name, kind=each.kind, text=each.text) for each in chosen),
+        prompts=asked_prompts(chosen),
         **asked,
     )
 

@@ -29,16 +29,14 @@ def asked_run(prompts: list[Path] | None, quick: bool, max_new: int, dtype: str,
     from draftmill.cli.measure import chosen_prompts
     from draftmill.measurement.device.profiles import CPU
     from draftmill.measurement.record import LoopOptions
-    from draftmill.measurement.request import AskedPrompt, MeasurementRequest, new_run
+    from draftmill.measurement.request import MeasurementRequest, asked_prompts, new_run
 
     return MeasurementRequest(
         what="acceptance",
         route="token-exact",
         run=new_run(),
         device=CPU,
-        prompts=tuple(
-            AskedPrompt(name=each.name, kind=each.kind, text=each.text) for each in chosen_prompts(prompts, None, quick)
-        ),
+        prompts=asked_prompts(chosen_prompts(prompts, None, quick)),
         budget=max_new,
         loop=LoopOptions(dtype=dtype, torch_device=torch_device),  # type: ignore[arg-type]
     )

@@ -1,11 +1,13 @@
 """A measurement as it is asked for: everything but the two files. The same for the command line and for a job."""
 
+import json
 import os
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, ValidationError, model_validator
 
 from draftmill.gguf.header import read_header
 from draftmill.host import cores
@@ -19,6 +21,7 @@ from draftmill.measurement.servers.flags import Drafting, Settings
 from draftmill.measurement.servers.leftovers import reap
 from draftmill.measurement.speed import measure_speed
 from draftmill.measurement.subject import CACHE_TYPE
+from draftmill.outcome import BadConfiguration
 from draftmill.progress import Progress, silent
 from draftmill.speculation.regime import Count, Name, Record, Route, Share
 from draftmill.speculation.trace import Natural
@@ -68,6 +71,19 @@ class MeasurementRequest(Record):
         if self.loop is not None and (self.what != "acceptance" or self.route != "token-exact"):
             raise ValueError("the own loop measures acceptance, by the token-exact route")
         return self
+
+
+def asked_prompts(prompts: Iterable[Prompt]) -> tuple[AskedPrompt, ...]:
+    return tuple(AskedPrompt(name=prompt.name, kind=prompt.kind, text=prompt.text) for prompt in prompts)
+
+
+def read_request(value: Any) -> MeasurementRequest:
+    """Of JSON's values. Raises BadConfiguration("measure.request") that names every member which is wrong."""
+    try:
+        return MeasurementRequest.model_validate_json(json.dumps(value))
+    except ValidationError as error:
+        faults = "; ".join(f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}" for fault in error.errors())
+        raise BadConfiguration(f"parameter request: {faults}", code="measure.request") from error
 
 
 def new_run() -> str:

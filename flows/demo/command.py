@@ -17,7 +17,7 @@ from draftmill.hub.server import serve
 from draftmill.measurement.device.profiles import CPU
 from draftmill.measurement.prompts import load_prompts, quick
 from draftmill.measurement.record import load
-from draftmill.measurement.request import AskedPrompt, MeasurementRequest, new_run
+from draftmill.measurement.request import MeasurementRequest, asked_prompts, new_run
 from draftmill.outcome import BadConfiguration
 from draftmill.progress import Progress
 from draftmill.store.opening import open_store
@@ -124,12 +124,12 @@ def _run(order: Order, target: Path | None, explain: bool) -> tuple[Ending, Any]
 
 def _request() -> MeasurementRequest:
     """Half of the cores: what else runs on this machine then disturbs little."""
-    prompt = quick(load_prompts(config_path("prompts"))).prompts[0]
+    prompts = quick(load_prompts(config_path("prompts"))).prompts
     return MeasurementRequest(
         what="speed",
         run=new_run(),
         device=CPU,
-        prompts=(AskedPrompt(name=prompt.name, kind=prompt.kind, text=prompt.text),),
+        prompts=asked_prompts(prompts),
         pairs=PAIRS,
         budget=BUDGET,
         threads=max(1, cores() // 2),

@@ -1,6 +1,7 @@
 """docker-compose.yml as an operator starts it: a run by deployment, one that is cancelled, a worker that is killed."""
 
 import json
+import shutil
 import subprocess
 from collections.abc import Iterator
 from typing import Any
@@ -8,6 +9,7 @@ from typing import Any
 import pytest
 
 from draftmill.hub.server import serve
+from tests.support import pairs
 from tests.support.catalogue_hub import (
     CATALOGUE,
     PACKAGE,
@@ -17,7 +19,8 @@ from tests.support.catalogue_hub import (
     write_package,
     write_plain,
 )
-from tests.support.engine import jobs_image
+from tests.support.engine import jobs_image, measure_image
+from tests.support.inputs import ROOT
 from tests.support.stack import LOST_AFTER_S, SECRETS, Stack, running_stack, until
 
 pytestmark = pytest.mark.docker
@@ -32,7 +35,8 @@ WORKING = {"tokenizer", "convert", "quantize", "check"}
 
 @pytest.fixture(scope="module")
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    client = jobs_image()
+    jobs_image()
+    client = measure_image()
     folder = tmp_path_factory.mktemp("stack")
     hub, config = folder / "hub", folder / "config"
     config.mkdir()
@@ -40,6 +44,7 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     write_plain(hub)
     write_package(hub)
     write_catalogue(config, CATALOGUE.partition(TARGETS)[0])
+    shutil.copytree(ROOT / "config" / "prompts", config / "prompts")
     host = client.networks.get("bridge").attrs["IPAM"]["Config"][0]["Gateway"]
     with (
         serve(hub, host=host) as server,
@@ -106,22 +111,37 @@ def test_a_run_by_deployment_publishes_what_s3_then_holds(stack: Stack) -> None:
     assert stack.jobs(stopped=True) == []
 
 
+def test_a_pair_is_measured_by_deployment_with_what_is_the_workers_own(stack: Stack) -> None:
+    pair = pairs.small()
+    for name, path in (("T.gguf", pair.target), ("D.gguf", pair.draft)):
+        shutil.copyfile(path, stack.folder / "home" / name)
+    files = {"target": str(stack.folder / "home" / "T.gguf"), "draft": str(stack.folder / "home" / "D.gguf")}
+    asked = {"what": "speed", "budget": 16, "pairs": 2}
+    ended = stack.run_deployment("measure_pair/measure-cpu", {"request": asked, **files})
+    assert ended["type"] == "COMPLETED", ended
+    assert "too few pairs" in ended["message"]
+    [key] = [key for key in keys_of(stack) if key.startswith("reports/measure/") and key.endswith("/report.json")]
+    record = json.loads(read(stack, key))["record"]
+    assert (record["setup"]["device"], record["target"]["name"]) == ("cpu", "T.gguf")
+    assert stack.jobs(stopped=True) == []
+
+
 def test_a_cancelled_run_takes_its_containers_with_it(stack: Stack) -> None:
     run = stack.start_run(CATALOGUE_RUN, {"only": PLAIN})
-    until(lambda: WORKING & set(stack.jobs()), "a job runs", 120)
+    until(lambda: WORKING & set(stack.jobs()), "a job runs", 300)
     stack.cancel(run)
     until(lambda: not stack.jobs(stopped=True), "its containers are gone")
-    assert stack.wait_for_end(run, 60)["type"] == "CANCELLED"
+    assert stack.wait_for_end(run, 300)["type"] == "CANCELLED"
 
 
 def test_a_killed_worker_loses_nothing_but_its_run(stack: Stack) -> None:
     run = stack.start_run(CATALOGUE_RUN, {"only": PLAIN})
-    until(lambda: {"quantize", "check"} & set(stack.jobs()), "a later job runs", 120)
+    until(lambda: {"quantize", "check"} & set(stack.jobs()), "a later job runs", 300)
     stack.kill_worker()
     until(lambda: not stack.jobs(), "its containers ended")
     until(lambda: stack.container("worker").attrs["RestartCount"] == 1, "the engine starts the worker again")
     until(lambda: not stack.jobs(stopped=True), "the new worker removes what was left")
-    state = stack.wait_for_end(run, 200)
+    state = stack.wait_for_end(run, 300)
     assert state["type"] == "CRASHED"
     assert state["message"] == f"No heartbeat for {LOST_AFTER_S} s: its worker or its host is gone."
 

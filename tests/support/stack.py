@@ -154,7 +154,7 @@ class Stack:
 def running_stack(folder: Path, client: docker.DockerClient, *, hub: str, config: Path, token: str) -> Iterator[Stack]:
     """hub: an address that containers reach; config: the folder with catalogue.yaml; token: the hub's.
 
-    Needs the jobs image.
+    Needs the images jobs and measure: the worker builds what it lacks.
     """
     project = f"draftmill-test-{os.getpid()}"
     prefect_port, s3_port = free_ports(2)
@@ -176,7 +176,7 @@ def running_stack(folder: Path, client: docker.DockerClient, *, hub: str, config
         "DRAFTMILL_PREFECT_PORT": prefect_port,
         "DRAFTMILL_S3_PORT": s3_port,
         "DRAFTMILL_LOST_AFTER_S": LOST_AFTER_S,
-        "DRAFTMILL_IMAGES": "jobs",
+        "DRAFTMILL_IMAGES": "jobs measure",
         "DRAFTMILL_CRON": "30 2 29 2 *",
         "HF_ENDPOINT": hub,
     }
