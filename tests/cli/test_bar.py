@@ -9,6 +9,7 @@ from pathlib import Path
 
 from draftmill.store.local import LocalStore
 from tests.store.drafters import contents, publish_drafter
+from tests.support.waiting import GUARD_S
 
 
 def pull(tmp_path: Path, stderr: int, out: str) -> None:
@@ -38,7 +39,7 @@ def test_a_terminal_gets_a_bar_and_a_pipe_nothing(tmp_path: Path) -> None:
     reader.start()
     pull(tmp_path, theirs, "shown")
     os.close(theirs)
-    reader.join(10)
+    reader.join(GUARD_S)
     os.close(ours)
     text = b"".join(shown).decode()
     assert "amd/PARD-Tiny" in text

@@ -20,7 +20,7 @@ def kill_when(process: subprocess.Popen[str], seen: Path, pattern: str) -> None:
         assert process.poll() is None, f"{pattern} never showed: {process.communicate()}"
         return any(seen.glob(pattern))
 
-    until(shows, pattern, within_s=120, every_s=0.002)
+    until(shows, pattern, within_s=300, every_s=0.002)
     os.kill(process.pid, signal.SIGKILL)
     process.communicate()
 

@@ -347,9 +347,9 @@ def test_an_interrupted_run_ends_its_jobs_and_the_next_one_goes_on(mill: Mill, p
         assert process.poll() is None, process.communicate()
         return bool(jobs_below(tmp_path))
 
-    until(works, "a job runs", within_s=120)
+    until(works, "a job runs", within_s=300)
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=120)
     assert process.returncode == 130, err
     assert "interrupted; what was finished is kept: the same command goes on" in err
     assert "Traceback" not in err

@@ -29,7 +29,7 @@ def run(
         inputs={},
         parameters={"do": do, **parameters},
         secrets={},
-        limits=limits or Limits(timeout_s=60),
+        limits=limits or Limits(timeout_s=300),
         events=events.append,
     )
     return result, events
@@ -81,7 +81,7 @@ def test_a_job_dies_with_its_runner(tmp_path: Path) -> None:
 
 def test_a_job_finds_the_locks_that_this_host_uses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(LOCKS, str(tmp_path / "locks"))
-    given: dict[str, Any] = {"inputs": {}, "secrets": {}, "limits": Limits(timeout_s=60), "events": lambda event: None}
+    given: dict[str, Any] = {"inputs": {}, "secrets": {}, "limits": Limits(timeout_s=300), "events": lambda event: None}
     folder = tmp_path / "job"
     folder.mkdir()
     with device_lock(CPU, run="another"):

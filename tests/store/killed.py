@@ -11,6 +11,7 @@ from draftmill.store.bodies import Body
 from draftmill.store.interface import Creation, Store
 from draftmill.store.publish import publish
 from tests.store.samples import Publication
+from tests.support.waiting import GUARD_S
 
 
 class _Killing:
@@ -42,6 +43,6 @@ def publish_until_killed(open_it: Callable[[], Store], publication: Publication,
 
     child = multiprocessing.get_context("fork").Process(target=run)
     child.start()
-    child.join(60)
+    child.join(GUARD_S)
     assert child.exitcode in (0, -signal.SIGKILL)
     return child.exitcode != 0

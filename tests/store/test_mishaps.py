@@ -5,8 +5,8 @@ Nothing is lost, nothing is half there, a sentence says what to do, and when it 
 
 import datetime
 import multiprocessing
-import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,7 @@ from tests.store.samples import BIG, FOLDER, Publication, contents_of, digest, n
 from tests.support import s3_servers
 from tests.support.s3_servers import BUCKET, Server
 from tests.support.s3_sessions import Session, session_of
+from tests.support.waiting import until
 
 MANIFEST = f"{FOLDER}/manifest.json"
 ALL_PROMISES = Promises(conditional_complete=True, conditional_replace=True, checksums=True, metadata=True)
@@ -174,20 +175,15 @@ def test_a_bucket_that_fills_up_is_told_and_completed_when_there_is_room(
     assert before.items() <= left.items()
     assert MANIFEST not in left
     enlarge(folder, mib=512)
-    assert persistently(lambda: publish(store, sample.files, sample.manifest).created)
+
+    def is_created() -> bool:
+        with suppress(Temporary):
+            return publish(store, sample.files, sample.manifest).created
+        return False
+
+    # SeaweedFS looks at its disk every few seconds.
+    until(is_created, "it is published", every_s=0.5)
     assert sample.contents().items() <= contents_of(store).items()
-
-
-def persistently(call: Callable[[], bool], for_s: float = 60) -> bool:
-    """SeaweedFS looks at its disk every few seconds."""
-    deadline = time.monotonic() + for_s
-    while True:
-        try:
-            return call()
-        except Temporary:
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(0.5)
 
 
 def test_a_folder_that_fills_up_is_told_and_completed_when_there_is_room(tmp_path: Path) -> None:

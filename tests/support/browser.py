@@ -181,7 +181,7 @@ def open_browser(profile: Path) -> Iterator[Browser]:
     finally:
         os.close(commands_write)
         try:
-            process.wait(10)
+            process.wait(WAIT_S)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()

@@ -28,7 +28,7 @@ def tried(path: str) -> str:
 def fetched(address: str) -> str:
     """The digest of what is there, or the error's name."""
     try:
-        with urllib.request.urlopen(address, timeout=5) as answer:
+        with urllib.request.urlopen(address, timeout=60) as answer:
             return hashlib.sha256(answer.read()).hexdigest()
     except urllib.error.URLError as error:
         return type(error.reason).__name__
@@ -86,7 +86,9 @@ def work(job: Job) -> None:
         job.fact("sha256", hashlib.sha256(text.encode()).hexdigest())
         job.fact("mode", oct(Path(job.request.secrets["hf_token"]).stat().st_mode))
         job.log("holds the secret")
-        time.sleep(1)
+        # Who runs it looks from outside meanwhile.
+        while not (job.out.parent / "looked").exists():
+            time.sleep(0.02)
     elif wanted == "link":
         (job.out / "shadow").symlink_to("/etc/shadow")
     elif wanted == "print":

@@ -14,7 +14,6 @@ import subprocess
 import sys
 import sysconfig
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -22,9 +21,9 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.s3_sessions import ACCESS_KEY, SECRET_KEY, write_roles
+from tests.support.waiting import until
 
 BUCKET = "drafters"
-READY_S = 60
 
 _PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL(None)
@@ -120,21 +119,20 @@ def _wait_for_put_and_get(server: Server, process: subprocess.Popen[bytes], log:
     from botocore.exceptions import BotoCoreError, ClientError
 
     client = server.client()
-    deadline = time.monotonic() + READY_S
-    while True:
+
+    def is_ready() -> bool:
         if process.poll() is not None:
             raise RuntimeError(f"{server.name} ended with {process.returncode}:\n{log.read_text()[-3000:]}")
-        try:
+        with suppress(BotoCoreError, ClientError):
             with suppress(client.exceptions.BucketAlreadyOwnedByYou):
                 client.create_bucket(Bucket=BUCKET)
             client.put_object(Bucket=BUCKET, Key="ready", Body=b"ready")
             if client.get_object(Bucket=BUCKET, Key="ready")["Body"].read() == b"ready":
                 client.delete_object(Bucket=BUCKET, Key="ready")
-                return
-        except (BotoCoreError, ClientError):
-            if time.monotonic() > deadline:
-                raise
-        time.sleep(0.05)
+                return True
+        return False
+
+    until(is_ready, f"{server.name} takes and gives an object, see {log}", every_s=0.05)
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
-GUARD_S = 60.0
+GUARD_S = 120.0
 
 T = TypeVar("T")
 

@@ -32,6 +32,7 @@ from draftmill.outcome import BadConfiguration, Refused, Unavailable
 from tests.support.inputs import smollm2_gguf
 from tests.support.mock_server import Misbehaviour, mock_provider, mock_settings
 from tests.support.stock import debian_server
+from tests.support.waiting import GUARD_S, until
 
 TOKENS = 16
 
@@ -198,12 +199,11 @@ def test_another_program_than_the_one_named_is_no_measurement(tmp_path):
 def test_a_program_replaced_while_it_runs_is_told(tmp_path):
     copy = tmp_path / "sleep"
     shutil.copy(shutil.which("sleep") or "", copy)
-    with subprocess.Popen([copy, "60"]) as process:
+    with subprocess.Popen([copy, "600"]) as process:
         provider = Provider("sleep", copy, (str(copy),))
         try:
             # The exec closes the pipe that Popen waits on a moment before the program is mapped.
-            while not any(mapped.path == str(copy) for mapped in mapped_code(process.pid)):
-                time.sleep(0.01)
+            until(lambda: any(mapped.path == str(copy) for mapped in mapped_code(process.pid)), "it is mapped")
             assert observe(provider, process.pid, "b1", "").digest == provider.digest()
             (tmp_path / "new").write_bytes(copy.read_bytes())
             (tmp_path / "new").rename(copy)
@@ -284,7 +284,7 @@ def reply(body: bytes, length: int | None = None, status: str = "200 OK") -> byt
     ],
 )
 def test_only_a_whole_answer_in_the_right_form_is_taken(answer, code):
-    client = Client(Scripted(answer).port, timeout_s=5)
+    client = Client(Scripted(answer).port, timeout_s=GUARD_S)
     if code is None:
         assert client.completion("a", 1, seed=1).timings.draft_n is None
         return

@@ -24,8 +24,8 @@ from tests.support import mock_server
 from tests.support.engine import engine
 from tests.support.killed_parent import kill_parent
 from tests.support.mock_server import Misbehaviour, expected_tokens, mock_provider, mock_settings
-from tests.support.processes import with_variables
-from tests.support.waiting import until
+from tests.support.processes import of_group, with_variables
+from tests.support.waiting import GUARD_S, until
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -39,28 +39,15 @@ def is_open(port: int) -> bool:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
-def members(group: int) -> list[int]:
-    """Processes of the group that run; zombies do not."""
-    found = []
-    for name in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            fields = Path(f"/proc/{name}/stat").read_text().rpartition(")")[2].split()
-        except OSError:
-            continue
-        if int(fields[2]) == group and fields[0] != "Z":
-            found.append(int(name))
-    return found
-
-
 def test_a_server_serves_inside_its_block_and_is_gone_after_it():
     with mock() as server:
         pid, port = server.pid, server.port
         assert server.client.completion("hello", 9, seed=1).tokens == tuple(expected_tokens("hello", 9))
-        assert members(pid) == [pid]
+        assert of_group(pid) == [pid]
         assert os.getpgid(pid) == pid != os.getpgid(0)
         assert server.cpu_seconds() > 0
         assert server.memory_bytes()[1] >= server.memory_bytes()[0] > 1 << 20
-    assert not members(pid)
+    assert not of_group(pid)
     assert not is_open(port)
 
 
@@ -75,14 +62,14 @@ def test_an_exception_in_the_block_ends_the_server():
     with pytest.raises(ZeroDivisionError), mock() as server:
         pid = server.pid
         _ = 1 / 0
-    assert not members(pid)
+    assert not of_group(pid)
 
 
 def test_a_server_that_ignores_sigterm_and_has_a_child_is_gone_after_its_block():
     with mock(Misbehaviour(refuses_to_die=True, brings_child=True)) as server:
         pid, port = server.pid, server.port
-        assert len(members(pid)) == 2
-    assert not members(pid)
+        assert len(of_group(pid)) == 2
+    assert not of_group(pid)
     assert not is_open(port)
 
 
@@ -96,7 +83,7 @@ def test_a_server_that_is_not_bound_to_its_parent_stays_and_is_reaped():
     assert not ended
     leftover = next(leftover for leftover in reap() if leftover.pid == pid)
     assert leftover == Leftover(pid, "killed parent", str(Path(sys.executable).resolve()), True)
-    assert not members(pid)
+    assert not of_group(pid)
 
 
 @pytest.mark.docker
@@ -166,19 +153,23 @@ def test_a_server_asked_after_its_block_says_that_it_was_left():
 
 @pytest.mark.parametrize("misbehaviour", [Misbehaviour(never_ready=True), Misbehaviour(never_listens=True)])
 def test_a_server_that_never_gets_ready_meets_its_start_deadline(misbehaviour):
-    with pytest.raises(ServerError, match="not ready after 1 s") as error, mock(misbehaviour, start_deadline_s=1):
+    server = mock(misbehaviour, start_deadline_s=1)
+    with pytest.raises(ServerError, match="not ready after 1 s") as error, server:
         pass
     assert error.value.code == "server.start_deadline"
-    assert ("exec" in str(error.value)) == misbehaviour.never_listens
+    # On a busy machine the one that would listen may not have come to it either.
+    assert ("exec" in str(error.value)) == (not server.port)
+    assert not (misbehaviour.never_listens and server.port)
 
 
 def test_a_request_that_never_ends_meets_the_run_deadline():
-    with mock(Misbehaviour(hang_at=0), run_deadline_s=2) as server:
-        pid = server.pid
-        with pytest.raises(ServerError, match="still wanted after 2 s") as error:
-            server.client.completion("a", 4, seed=1)
-        assert error.value.code == "server.run_deadline"
-    assert not members(pid)
+    with (
+        pytest.raises(ServerError, match="still wanted after 2 s") as error,
+        mock(Misbehaviour(hang_at=0), run_deadline_s=2) as server,  # its start counts, which may be long too
+    ):
+        server.client.completion("a", 4, seed=1)
+    assert error.value.code == "server.run_deadline"
+    assert not of_group(server.pid)
 
 
 def test_a_request_has_a_timeout_of_its_own():
@@ -189,12 +180,12 @@ def test_a_request_has_a_timeout_of_its_own():
 
 
 def test_an_endless_log_is_kept_in_bounds_and_ends_the_server():
-    with mock(Misbehaviour(endless_log=True), log_limit=8 << 20, run_deadline_s=30) as server:
+    with mock(Misbehaviour(endless_log=True), log_limit=8 << 20, run_deadline_s=GUARD_S) as server:
         with pytest.raises(ServerError, match="more than 8388608 bytes") as error:
             while True:
                 server.client.completion("a", 4, seed=1)
         assert error.value.code == "server.log_flood"
-        until(lambda: not members(server.pid), "it ends")
+        until(lambda: not of_group(server.pid), "it ends")
         assert len(server.log) < 2 << 20
         assert "bytes left out" in server.log
 
@@ -310,7 +301,7 @@ def test_an_interrupt_while_the_server_ends_still_ends_it(monkeypatch):
     with pytest.raises(KeyboardInterrupt), server:
         pid = server.pid
         monkeypatch.setattr(server, "_wait", interrupted_once(server._wait))
-    assert not members(pid)
+    assert not of_group(pid)
 
 
 def interrupted_once(wait):
