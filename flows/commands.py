@@ -8,22 +8,17 @@ from typing import Annotated, Any, Literal
 import typer
 from rich.table import Table
 
-from draftmill.catalogue.catalogue import load_catalogue
-from draftmill.catalogue.schema import NOTHING_KNOWN, Drafter
 from draftmill.cli.folder import file_path, filled, folder
 from draftmill.cli.retrieval import Hub, Store
 from draftmill.cli.stock_options import StockConverter, StockPython
 from draftmill.cli.telling import plain, printer
 from draftmill.gguf.mixes import MIXES
-from draftmill.hub.ref import parse_ref
 from draftmill.licences.terms import KNOWN, terms_of
-from draftmill.outcome import MillError, Refused, values
+from draftmill.outcome import MillError, values
 from flows.display import Display, progress_of, shown
 from flows.order import DEFAULT_HUB, DEFAULT_QUANTS, Ending, Order
 from flows.signing import SignKey, use_key
 
-ROOT = Path(__file__).resolve().parents[1]
-CATALOGUE = ROOT / "config" / "catalogue.yaml"
 ENDED_BADLY = 1
 
 Runner = Annotated[Literal["process", "docker"], typer.Option(envvar="DRAFTMILL_RUNNER", help="Where jobs run.")]
@@ -84,7 +79,6 @@ def convert(
     if missing := [str(path) for path in licence_file or () if not path.is_file()]:
         raise typer.BadParameter(f"no such file: {', '.join(missing)}", param_hint="--licence-file")
     use_key(sign_key)
-    known, texts = _known(ref)
     order = Order(
         ref=ref,
         quants=quants,
@@ -100,28 +94,14 @@ def convert(
         licence=licence,
         licence_statement=licence_statement,
         licence_files=tuple(path.absolute() for path in licence_file or ()),
-        licence_texts=texts | _licence_texts(licence_text or ()),
-        derived_from=tuple(dict.fromkeys([*(derived_from or ()), *known.derived_from])),
-        trained_for=tuple(dict.fromkeys([*(trained_for or ()), *known.trained_for])),
-        upstream=known.upstream,
-        catalogue=CATALOGUE,
+        licence_texts=_licence_texts(licence_text or ()),
+        derived_from=tuple(dict.fromkeys(derived_from or ())),
+        trained_for=tuple(dict.fromkeys(trained_for or ())),
         stock_converter=stock_converter and stock_converter.absolute(),
         stock_python=stock_python and stock_python.absolute(),
         llama_quantize=llama_quantize,
     )
     finish(convert_or_say(order, explain, as_json), as_json)
-
-
-def _known(ref: str) -> tuple[Drafter, dict[str, tuple[Path, ...]]]:
-    """What the catalogue says of it, and where it has texts of licences."""
-    if not CATALOGUE.exists():
-        return NOTHING_KNOWN, {}
-    catalogue = load_catalogue(CATALOGUE)
-    try:
-        repo = parse_ref(ref).repo or ""
-    except Refused:  # the flow tells it
-        repo = ""
-    return catalogue.drafter(repo), dict(catalogue.licences)
 
 
 def _licence_texts(given: Iterable[str]) -> dict[str, tuple[Path, ...]]:

@@ -24,6 +24,7 @@ from draftmill.store.probe import ready_store
 from draftmill.store.publish import Published, find
 from draftmill.store.publish import publish as publish_to
 from flows.cache import JobCache
+from flows.catalogued import catalogued
 from flows.chain import Chain, Done, JobEnded, Step
 from flows.conversion_steps import Listing, Steps
 from flows.display import DISPLAY, progress_of
@@ -87,7 +88,7 @@ def index(store: str, manifest_key: str) -> None:
 @flow(name="convert_model", persist_result=False)
 def convert_model(order: dict[str, Any]) -> State[Ending]:
     """`order` is an Order as JSON. The state's data is an `Ending`: a refusal completes, a failure raises."""
-    given = Order.model_validate(order)
+    given = catalogued(Order.model_validate(order))
     ending = convert(given, make_runner(given.runner))
     if ending.manifest_key:
         index(given.store, ending.manifest_key)

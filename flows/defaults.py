@@ -4,12 +4,14 @@ A deployment's parameters cross hosts, and these differ between them. The comman
 """
 
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from pydantic import Field
 
 from draftmill.configuration import config_path
+from draftmill.outcome import BadConfiguration
 
 DEFAULT_HUB = "https://huggingface.co"
 
@@ -33,3 +35,14 @@ def work_field() -> Any:
 def catalogue_path() -> Path:
     given = os.environ.get("DRAFTMILL_CATALOGUE")
     return Path(given) if given else config_path("catalogue.yaml")
+
+
+def catalogue_field() -> Any:
+    """None where nobody names one and there is none."""
+
+    def found() -> Path | None:
+        with suppress(BadConfiguration):
+            return catalogue_path()
+        return None
+
+    return Field(default_factory=found)

@@ -65,6 +65,11 @@ class Image:
         return f"images/{self.name}/Dockerfile"
 
     @property
+    def below(self) -> "Image | None":
+        """The one of ours that it is built on."""
+        return next((image for image in IMAGES.values() if image.tag == self.base), None)
+
+    @property
     def parts(self) -> tuple[str, ...]:
         """Files and folders of the source that it is built from."""
         return (self.dockerfile, *CONTEXT, *([self.packages] if self.packages else []))
@@ -108,8 +113,11 @@ def image_for(job: str, parameters: dict[str, Any]) -> Image:
 
 
 def source_digest(image: Image) -> str:
-    """sha256 over the build arguments, and the names and contents of all files that the image is built from."""
+    """sha256 over the build arguments, and the names and contents of all files that the image is built from; of the
+    image below it too, of which another base or Dockerfile makes both anew."""
     digest = hashlib.sha256(canonical_json(image.arguments) + b"\0")
+    if image.below:
+        digest.update(source_digest(image.below).encode())
     for part in image.parts:
         place = ROOT / part
         files = [place] if place.is_file() else sorted(place.rglob("*"))
@@ -144,8 +152,7 @@ def build_images(
         if not (ROOT / image.dockerfile).is_file():
             sentence = f"Building needs a source checkout: {ROOT / image.dockerfile} is not there."
             raise BadConfiguration(sentence, code="images.no_source")
-        below = [other.name for other in IMAGES.values() if other.tag == image.base]
-        built |= build_images(client, below, progress)
+        built |= build_images(client, [image.below.name] if image.below else [], progress)
         lock = lock_folder() / f"image-{name}.lock"
         with hold(lock, f"the image {name}", run="images build", wait_s=LONGEST_BUILD_S, progress=progress):
             if not is_current(client, image):
@@ -222,7 +229,7 @@ def _git(*arguments: str) -> str:
 
 def _revision(image: Image) -> str:
     """The last commit that touched what the image is built from, so that others leave the image as it is."""
-    parts = image.parts
+    parts = (*image.parts, *(image.below.parts if image.below else ()))
     commit = _git("log", "-1", "--format=%H", "--", *parts)
     return commit + ("-dirty" if _git("status", "--porcelain", "--", *parts) else "") if commit else "unknown"
 

@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from flows.defaults import DEFAULT_HUB, hub_field, runner_field, store_field, work_field
+from flows.defaults import DEFAULT_HUB, catalogue_field, hub_field, runner_field, store_field, work_field
 
 __all__ = ["DEFAULT_HUB", "DEFAULT_QUANTS", "Ending", "Order"]
 DEFAULT_QUANTS = ("Q4_K_M",)
@@ -43,7 +43,7 @@ class Order(BaseModel):
     hub: str = hub_field()
     store: str = store_field()
     work: Path = work_field()
-    catalogue: Path | None = None
+    catalogue: Path | None = catalogue_field()
     stock_converter: Path | None = None
     stock_python: Path | None = None
     llama_quantize: str | None = None

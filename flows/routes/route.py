@@ -61,6 +61,7 @@ def order_of(subject: Subject, setting: Setting, **own: Any) -> Order:
         store=setting.store,
         work=setting.work,
         runner=setting.runner,
+        catalogue=None,  # the row is here already
         **own,
     )
 

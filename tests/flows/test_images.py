@@ -102,6 +102,16 @@ def test_another_base_makes_another_image(checkout: Path, monkeypatch: pytest.Mo
     assert source_digest(JOBS) != before
 
 
+def test_what_lies_below_an_image_counts_too(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = [source_digest(image) for image in (JOBS, MEASURE, TARGET, STOCK)]
+    with (checkout / "images" / "jobs" / "Dockerfile").open("a") as file:
+        file.write("RUN true\n")
+    after = [source_digest(image) for image in (JOBS, MEASURE, TARGET, STOCK)]
+    assert [one != other for one, other in zip(before, after, strict=True)] == [True, True, True, False]
+    monkeypatch.setenv("DRAFTMILL_JOBS_BASE", "python:3.12")
+    assert [source_digest(image) for image in (MEASURE, TARGET)] != after[1:3]
+
+
 def test_what_a_dockerfile_copies_is_what_the_digest_covers() -> None:
     for image in (JOBS, STOCK, MEASURE):
         copied = re.findall(r"^COPY (\S+) ", (ROOT / image.dockerfile).read_text(), re.MULTILINE)
