@@ -10,14 +10,17 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import httpx
 
 from draftmill.outcome import BadConfiguration, Unavailable
 from draftmill.store.opening import open_store
 from draftmill.store.probe import ready_store
+from draftmill.store.s3_endings import explained, status_of
 from flows.stack_program import run, say
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -136,8 +139,9 @@ def prepare_store(address: str) -> None:
             client.head_bucket(Bucket=bucket)
             break
         except ClientError as error:
-            if error.response["ResponseMetadata"]["HTTPStatusCode"] == 404:
-                client.create_bucket(Bucket=bucket)
+            if status_of(error) == 404:
+                with explained(store.name):
+                    make_bucket(client, bucket)
                 say("bootstrap", f"made the bucket {bucket}")
                 break
             if time.monotonic() > deadline:
@@ -148,6 +152,15 @@ def prepare_store(address: str) -> None:
         time.sleep(1)
     ready_store(store, Path(os.environ.get("PREFECT_HOME", ".")) / "probes")
     say("bootstrap", f"{store.name} keeps what publishing rests on")
+
+
+def make_bucket(client: Any, bucket: str) -> None:
+    """Raises what boto3 does. Of two hosts that join at once one makes it."""
+    region = client.meta.region_name
+    # AWS takes no constraint for the region that it makes buckets in by itself, and asks for one in every other.
+    place = {} if region == "us-east-1" else {"CreateBucketConfiguration": {"LocationConstraint": region}}
+    with suppress(client.exceptions.BucketAlreadyOwnedByYou):
+        client.create_bucket(Bucket=bucket, **place)
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from draftmill.catalogue.pairs import derive_pairs
 from draftmill.intake.bounded_json import read_object
+from draftmill.intake.text_config import stated_rows
 from draftmill.outcome import Refusal, Refused
 from draftmill.tokenizers.huggingface import MAX_SIDE_BYTES, read_tokenizer
 from draftmill.tokenizers.vocabulary import Vocabulary
@@ -38,8 +39,7 @@ def _padded(folder: Path, name: str) -> Vocabulary:
     vocabulary = read_tokenizer(folder)
     path = folder / "config.json"
     config = read_object(path, path.name, MAX_SIDE_BYTES) if path.is_file() else {}
-    text = config.get("text_config")
-    rows = config.get("vocab_size") or (text.get("vocab_size") if isinstance(text, dict) else None)
+    rows = stated_rows(config)
     if type(rows) is not int or rows <= vocabulary.highest:
         raise Refused(
             Refusal(

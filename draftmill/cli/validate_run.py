@@ -7,7 +7,7 @@ import typer
 
 from draftmill.cli.bar import progress_bar
 from draftmill.cli.given import refuse_given
-from draftmill.outcome import MillError
+from draftmill.outcome import Refused
 
 OF_THE_RUN = ("target", "prompts", "quick", "max_new", "dtype", "torch_device")
 
@@ -60,7 +60,7 @@ def run_after(gate: dict[str, Any], package: Path, target: Path, asked: Any, wai
         preflight(asked.device).check()
         try:
             record = perform(asked, target, package, progress)
-        except MillError as error:
+        except Refused as error:
             return without_run(gate, target.resolve().name, error)
     return with_run(gate, record)  # type: ignore[arg-type]  # asked_run asks for acceptance
 

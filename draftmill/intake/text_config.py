@@ -10,5 +10,6 @@ def text_config(config: dict[str, Any]) -> dict[str, Any]:
 
 
 def stated_rows(config: dict[str, Any]) -> Any:
-    """Of the embedding, as config.json states them; None where it does not."""
-    return config.get("vocab_size", text_config(config).get("vocab_size"))
+    """Of the embedding, as config.json states them; None where it does not. null states nothing."""
+    stated = config.get("vocab_size")
+    return text_config(config).get("vocab_size") if stated is None else stated

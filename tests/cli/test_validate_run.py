@@ -94,6 +94,14 @@ def test_a_target_that_it_cannot_run_on_leaves_no_verdict(given, tmp_path):
     assert verdicts(value) == {"run.possible": "undetermined"}
 
 
+def test_what_breaks_says_nothing_of_the_package(given):
+    """As with --publish, where the job fails."""
+    command = [given / "package", "--run", "--target", given / "target", "--prompts", given / "prompts.jsonl"]
+    ended = CliRunner().invoke(main.app, ["validate", *map(str, command), "--torch-device", "cuda:63"])
+    assert (ended.exit_code, ended.stdout) == (1, "")
+    assert "cuda:63" in ended.stderr
+
+
 def test_a_package_that_the_gate_refuses_is_not_run(given, tmp_path):
     tiny(tmp_path / "p", 1)
     edit_config(tmp_path / "p", lambda content: content | {"head_dim": 32})

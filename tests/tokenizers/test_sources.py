@@ -76,7 +76,8 @@ def test_two_tokenizers_of_unknown_rows_are_taken_to_have_as_many(tmp_path):
 
 def test_rows_come_from_the_config_beside_it(tmp_path):
     folder = s.write_tokenizer(tmp_path, {12: "<x>"})
-    for config, rows in (({"vocab_size": 64}, 64), ({"text_config": {"vocab_size": 65}}, 65), ({}, None)):
+    beside = {"text_config": {"vocab_size": 65}}
+    for config, rows in (({"vocab_size": 64}, 64), (beside, 65), (beside | {"vocab_size": None}, 65), ({}, None)):
         (folder / "config.json").write_text(json.dumps(config))
         assert read_source(folder).rows == rows
     for vocab_size in (12, -1, True, "64", 1 << 40):

@@ -163,10 +163,9 @@ def test_a_server_that_never_gets_ready_meets_its_start_deadline(misbehaviour):
 
 
 def test_a_request_that_never_ends_meets_the_run_deadline():
-    with (
-        pytest.raises(ServerError, match="still wanted after 2 s") as error,
-        mock(Misbehaviour(hang_at=0), run_deadline_s=2) as server,  # its start counts, which may be long too
-    ):
+    server = mock(Misbehaviour(hang_at=0), run_deadline_s=2)
+    # Its start counts, and may take as long on a busy machine.
+    with pytest.raises(ServerError, match="still wanted after 2 s") as error, server:
         server.client.completion("a", 4, seed=1)
     assert error.value.code == "server.run_deadline"
     assert not of_group(server.pid)
