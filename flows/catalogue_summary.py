@@ -12,7 +12,7 @@ LONGEST_TABLE = 200
 
 class RunRow(BaseModel):
     """ran: False where nothing changed. reason: why it ran, or why not. refusals: as `Refusal.as_json`, a catalogue's
-    reason with source and would_change. problem: code of what broke. pairs: as `Pair.as_json`."""
+    reason with source and would_change. code: of what broke. pairs: as `Pair.as_json`."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

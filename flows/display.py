@@ -6,12 +6,14 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Protocol
 
-from rich.console import Console
-from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
+from rich.console import Console, RenderableType
+from rich.progress import BarColumn, Progress, SpinnerColumn, Task, TaskID, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
 from draftmill.cli.telling import printer
 from draftmill.progress import Progress as ReportProgress
+
+ENDED_BADLY = ("refused", "failed")
 
 
 class Display(Protocol):
@@ -37,6 +39,15 @@ class Silent:
         pass
 
 
+class _Mark(SpinnerColumn):
+    """Turns while it runs; then whether it went well."""
+
+    def render(self, task: Task) -> RenderableType:
+        if not task.finished:
+            return super().render(task)
+        return Text("✓", style="green") if task.fields["well"] else Text("✗", style="red")
+
+
 class Terminal:
     """Bars on standard error, so that standard output stays free for the result."""
 
@@ -45,7 +56,7 @@ class Terminal:
         self.explain = explain
         self._tasks: dict[str, TaskID] = {}
         self._bars = Progress(
-            SpinnerColumn(finished_text="[green]✓"),
+            _Mark(),
             TextColumn("{task.description}", markup=False),
             BarColumn(bar_width=24),
             TextColumn("{task.fields[amount]}", markup=False),
@@ -61,7 +72,7 @@ class Terminal:
         self._bars.stop()
 
     def started(self, title: str, reason: str) -> None:
-        self._tasks[title] = self._bars.add_task(f"{title:<46}", total=None, amount="")
+        self._tasks[title] = self._bars.add_task(f"{title:<46}", total=None, amount="", well=True)
         if self.explain:
             self.console.print(Text(f"  {title}: runs, {reason}", style="dim"))
 
@@ -80,8 +91,8 @@ class Terminal:
 
     def ended(self, title: str, how: str) -> None:
         if title not in self._tasks:
-            self._tasks[title] = self._bars.add_task(f"{title:<46}", total=1, amount="")
-        self._bars.update(self._tasks[title], completed=1, total=1, amount=how)
+            self._tasks[title] = self._bars.add_task(f"{title:<46}", total=1, amount="", well=True)
+        self._bars.update(self._tasks[title], completed=1, total=1, amount=how, well=how not in ENDED_BADLY)
 
 
 SILENT = Silent()

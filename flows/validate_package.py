@@ -77,8 +77,8 @@ class Validation(BaseModel):
 
 @flow(name="validate_package", persist_result=False)
 def validate_package(order: dict[str, Any]) -> State[Validation]:
-    """`order` is an Order as JSON, of which ref, hub, store, work and runner count. The state's data is a
-    `Validation`: a refused package completes, a failure raises."""
+    """`order` is an Order as JSON; `tokenizer_from` names the target whose vocabulary the package's GGUF carries, and
+    without it none is made. The state's data is a `Validation`: a refused package completes, a failure raises."""
     given = Order.model_validate(order)
     ending = validate(given, make_runner(given.runner))
     if ending.manifest_key:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def list_(
-    family: Annotated[str | None, typer.Option(help="PARD, PARD-2, Gumiho, DFlash or DFlash 2.")] = None,
+    family: Annotated[str | None, typer.Option(help="As in the catalogue: PARD-2, DFlash checkpoint...")] = None,
     verdict: Annotated[Literal["pass", "refused", "no verdict"] | None, typer.Option(help="Only these.")] = None,
     target: Annotated[str | None, typer.Option(help="Drafts for a target with this in its name.")] = None,
     device: Annotated[str | None, typer.Option(help="Measured on this device.")] = None,

@@ -15,7 +15,6 @@ from draftmill.gguf.quantize_lanes import (
     search_symmetric,
 )
 
-SUPERBLOCK = 256
 _F = np.float32
 _LARGEST_SCALE = 63
 """Scales and minima of the affine types have 6 bits."""

@@ -126,10 +126,10 @@ class Row(Strict):
     """One publication, or one verdict that led to none.
 
     `reason` in short, `findings` what the verdict rests on, one by one, and `more_findings` how many others there are.
-    family: PARD, PARD-2, Gumiho, DFlash, DFlash 2, or None where nothing tells. size: as a file name says it ("0.6B").
-    targets: the models it drafts for, as far as is known. licence: SPDX's name or the hub's, and after
-    " + " each other one that binds, as an ancestor's does. manifest, commit, recipe: None where nothing was published
-    (or, for the commit, resolved). page: key of a page for people.
+    family: as the catalogue names it, None where nothing tells. size: as a file name says it ("0.6B"). targets: the
+    models it drafts for, as far as is known. licence: SPDX's name or the hub's, and after " + " each other one that
+    binds, as an ancestor's does. manifest, commit, recipe: None where nothing was published (or, for the commit,
+    resolved). page: key of a page for people.
     """
 
     kind: Kind
