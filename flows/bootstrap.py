@@ -132,7 +132,7 @@ def prepare_store(address: str) -> None:
     from botocore.exceptions import BotoCoreError, ClientError
 
     store = open_store(address)
-    client, bucket = getattr(store, "client", None), getattr(store, "bucket", None)
+    client, bucket = getattr(store, "client", None), getattr(store, "bucket", "")
     deadline = time.monotonic() + STORE_S
     while client is not None:
         try:

@@ -15,7 +15,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from draftmill.digest import sha256_file
-from draftmill.outcome import MillError, Refused
+from draftmill.outcome import BadConfiguration, MillError, Refused
 from draftmill.whole_file import write_whole
 
 CONTRACT_VERSION = 1
@@ -86,6 +86,10 @@ class Job:
         self._last_event = 0.0
 
     def input(self, slot: str) -> Path:
+        """The folder. Raises BadConfiguration where the request names none."""
+        if slot not in self.request.inputs:
+            there = ", ".join(sorted(self.request.inputs)) or "none"
+            raise BadConfiguration(f"The request has no input {slot!r}; it has {there}.", code="request.input")
         return self.request.inputs[slot]
 
     def secret(self, name: str) -> str | None:
