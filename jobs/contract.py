@@ -8,7 +8,7 @@ import json
 import sys
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -73,12 +73,25 @@ class Result(Strict):
     durations: dict[str, float] = Field(default_factory=dict)
 
 
+class _Asked(dict[str, Any]):
+    """What a request names of one kind; BadConfiguration for what it does not name."""
+
+    def __init__(self, kind: str, named: Mapping[str, Any]) -> None:
+        super().__init__(named)
+        self._kind = kind
+
+    def __missing__(self, name: str) -> Any:
+        there = ", ".join(sorted(self)) or "none"
+        raise BadConfiguration(f"The request has no {self._kind} {name!r}; it has {there}.", code="request.incomplete")
+
+
 class Job:
     """A running job: its request, its output folder, and what it states."""
 
     def __init__(self, request: Request, out: Path) -> None:
         self.request = request
-        self.parameters = request.parameters
+        self.parameters = _Asked("parameter", request.parameters)
+        self._inputs = _Asked("input", request.inputs)
         self.out = out
         self.facts: dict[str, Any] = {}
         self.tools: list[Tool] = []
@@ -86,11 +99,7 @@ class Job:
         self._last_event = 0.0
 
     def input(self, slot: str) -> Path:
-        """The folder. Raises BadConfiguration where the request names none."""
-        if slot not in self.request.inputs:
-            there = ", ".join(sorted(self.request.inputs)) or "none"
-            raise BadConfiguration(f"The request has no input {slot!r}; it has {there}.", code="request.input")
-        return self.request.inputs[slot]
+        return self._inputs[slot]
 
     def secret(self, name: str) -> str | None:
         """The secret's text, or None when the run has none. Never log it, never put it into a fact."""
