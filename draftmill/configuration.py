@@ -1,9 +1,12 @@
-"""Where the mill's own settings lie: `config/` of a checkout, or the copy that an installed package carries."""
+"""Where the mill's own settings lie (`config/` of a checkout, or the copy that an installed package carries), and where
+it looks and publishes while nobody says otherwise."""
 
 from pathlib import Path
 
 from draftmill.outcome import BadConfiguration
 
+PUBLIC_HUB = "https://huggingface.co"
+DEFAULT_STORE = "./mill-store"
 _PACKAGE = Path(__file__).resolve().parent
 
 

@@ -13,11 +13,10 @@ from rich.table import Table
 from draftmill.cli.folder import file_path
 from draftmill.cli.retrieval import Hub
 from draftmill.cli.telling import printer
-from draftmill.configuration import config_path
+from draftmill.configuration import DEFAULT_STORE, PUBLIC_HUB, config_path
 from draftmill.outcome import MillError
 from flows.commands import AsJson, Explain, Runner, Store, Work, ensure_images
 from flows.display import shown
-from flows.order import DEFAULT_HUB
 from flows.signing import SignKey, use_key
 
 app = typer.Typer(no_args_is_help=True, help="Every drafter that is known, and what there is to do.")
@@ -64,8 +63,8 @@ def catalogue() -> None:
 def discover(
     author: Annotated[list[str] | None, typer.Option(help="Default: every author in the catalogue.")] = None,
     catalogue: CatalogueFile = None,
-    store: Store = "./mill-store",
-    hub: Hub = DEFAULT_HUB,
+    store: Store = DEFAULT_STORE,
+    hub: Hub = PUBLIC_HUB,
     as_json: AsJson = False,
 ) -> None:
     """List the authors on the hub, and propose rows for what is new, gone, renamed or re-licensed.
@@ -103,9 +102,9 @@ def plan(
     only: Only = None,
     again: Again = False,
     catalogue: CatalogueFile = None,
-    store: Store = "./mill-store",
+    store: Store = DEFAULT_STORE,
     work: Work = Path("mill-work"),
-    hub: Hub = DEFAULT_HUB,
+    hub: Hub = PUBLIC_HUB,
     as_json: AsJson = False,
 ) -> None:
     """Say what a run would do, why, how many bytes and how long. Writes nothing and runs nothing."""
@@ -166,9 +165,9 @@ def run(
     disk: Annotated[str | None, typer.Option(help="For all at once, such as 200GB. Default: what is free.")] = None,
     catalogue: CatalogueFile = None,
     runner: Runner = "process",
-    store: Store = "./mill-store",
+    store: Store = DEFAULT_STORE,
     work: Work = Path("mill-work"),
-    hub: Hub = DEFAULT_HUB,
+    hub: Hub = PUBLIC_HUB,
     sign_key: SignKey = None,
     as_json: AsJson = False,
     explain: Explain = False,

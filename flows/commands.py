@@ -12,11 +12,12 @@ from draftmill.cli.folder import file_path, filled, folder
 from draftmill.cli.retrieval import Hub, Store
 from draftmill.cli.stock_options import StockConverter, StockPython
 from draftmill.cli.telling import plain, printer
+from draftmill.configuration import DEFAULT_STORE, PUBLIC_HUB
 from draftmill.gguf.mixes import MIXES
 from draftmill.licences.terms import KNOWN, terms_of
 from draftmill.outcome import MillError, values
 from flows.display import Display, progress_of, shown
-from flows.order import DEFAULT_HUB, DEFAULT_QUANTS, Ending, Order
+from flows.order import DEFAULT_QUANTS, Ending, Order
 from flows.signing import SignKey, use_key
 
 ENDED_BADLY = 1
@@ -43,9 +44,9 @@ def convert(
     converter: Annotated[Literal["native", "stock"], typer.Option(help="Ours, or llama.cpp's own.")] = "native",
     quantizer: Annotated[Literal["native", "stock"], typer.Option(help="Ours, or llama-quantize.")] = "native",
     runner: Runner = "process",
-    store: Store = "./mill-store",
+    store: Store = DEFAULT_STORE,
     work: Work = Path("mill-work"),
-    hub: Hub = DEFAULT_HUB,
+    hub: Hub = PUBLIC_HUB,
     name: Annotated[str | None, typer.Option(help="Publish under this owner/name.")] = None,
     licence: Annotated[str | None, typer.Option(help="Licence, where the repository names none.")] = None,
     licence_statement: Annotated[str | None, typer.Option(help="By which right you publish it.")] = None,

@@ -10,10 +10,8 @@ from typing import Any
 
 from pydantic import Field
 
-from draftmill.configuration import config_path
+from draftmill.configuration import DEFAULT_STORE, PUBLIC_HUB, config_path
 from draftmill.outcome import BadConfiguration
-
-DEFAULT_HUB = "https://huggingface.co"
 
 
 def runner_field() -> Any:
@@ -21,11 +19,11 @@ def runner_field() -> Any:
 
 
 def hub_field() -> Any:
-    return Field(default_factory=lambda: os.environ.get("HF_ENDPOINT", DEFAULT_HUB))
+    return Field(default_factory=lambda: os.environ.get("HF_ENDPOINT", PUBLIC_HUB))
 
 
 def store_field() -> Any:
-    return Field(default_factory=lambda: os.environ.get("DRAFTMILL_STORE", "./mill-store"))
+    return Field(default_factory=lambda: os.environ.get("DRAFTMILL_STORE", DEFAULT_STORE))
 
 
 def work_field() -> Any:

@@ -9,11 +9,12 @@ from typing import Annotated
 import typer
 
 from draftmill.cli.folder import folder
-from draftmill.cli.retrieval import DEFAULT_STORE, Store
+from draftmill.cli.retrieval import Store
 from draftmill.cli.telling import plain, printer
+from draftmill.configuration import DEFAULT_STORE
 from draftmill.store.garbage import DAY_S, find_garbage, remove_garbage
 from draftmill.store.opening import open_existing_store
-from flows.cache_garbage import cached_jobs, remove, superfluous
+from flows.cache_garbage import cached_jobs, remove, remove_staged, staged_long_ago, superfluous
 
 GIB = 1 << 30
 
@@ -37,10 +38,12 @@ def gc(
     garbage = find_garbage(opened, now=now, grace_s=grace * DAY_S)
     most = None if cache_size is None else int(cache_size * GIB)
     jobs = superfluous(cached_jobs(work), now=now, age_s=cache_age * DAY_S, most_bytes=most)
+    staged = staged_long_ago(work, now=now, age_s=cache_age * DAY_S)
     gone = jobs
     if not dry_run:
         garbage = replace(garbage, waste=remove_garbage(opened, garbage, now=now))
         gone = [job for job in jobs if remove(job)]
+        staged = [each for each in staged if remove_staged(each)]
     if as_json:
         typer.echo(
             json.dumps(
@@ -50,6 +53,7 @@ def gc(
                     "leavings": list(garbage.leavings),
                     "unread": list(garbage.unread),
                     "jobs": [{"folder": str(job.folder), "size": job.size} for job in gone],
+                    "staged": [{"folder": str(each.folder), "size": each.size} for each in staged],
                 },
                 indent=1,
             )
@@ -66,8 +70,9 @@ def gc(
         )
     for job in gone:
         console.print(f"{plain(str(job.folder))}  {job.size:,} bytes: a finished job")
+    for left in staged:
+        console.print(f"{plain(str(left.folder))}  {left.size:,} bytes: left by a measurement that is gone")
     verb = "would free" if dry_run else "freed"
-    freed = garbage.size + sum(job.size for job in gone)
-    console.print(
-        f"{verb} {freed:,} bytes: {len(garbage.waste)} objects, {len(gone)} jobs, {len(garbage.leavings)} leavings"
-    )
+    freed = garbage.size + sum(job.size for job in gone) + sum(each.size for each in staged)
+    leavings = len(garbage.leavings) + len(staged)
+    console.print(f"{verb} {freed:,} bytes: {len(garbage.waste)} objects, {len(gone)} jobs, {leavings} leavings")

@@ -5,9 +5,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from flows.defaults import DEFAULT_HUB, catalogue_field, hub_field, runner_field, store_field, work_field
+from flows.defaults import catalogue_field, hub_field, runner_field, store_field, work_field
 
-__all__ = ["DEFAULT_HUB", "DEFAULT_QUANTS", "Ending", "Order"]
 DEFAULT_QUANTS = ("Q4_K_M",)
 
 

@@ -9,8 +9,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-SOURCES = {"hf_token": ("HF_TOKEN_FILE", "HF_TOKEN")}
-"""Secret -> (variable that names a file, variable that holds the value)."""
+from draftmill.hub.source import given_token
+
+SOURCES = {"hf_token": given_token}
+"""Secret -> what the environment gives of it."""
 
 
 @contextmanager
@@ -18,10 +20,8 @@ def secret_files() -> Iterator[dict[str, Path]]:
     """Name -> path of a memory file of this process (Linux: memfd_create), for each secret the environment gives."""
     found, descriptors = {}, []
     try:
-        for secret, (file_variable, variable) in SOURCES.items():
-            given = os.environ.get(file_variable)
-            value = Path(given).read_text().strip() if given else os.environ.get(variable, "").strip()
-            if value:
+        for secret, given in SOURCES.items():
+            if value := given():
                 descriptor = os.memfd_create(secret, os.MFD_CLOEXEC)
                 descriptors.append(descriptor)
                 os.write(descriptor, value.encode())

@@ -18,9 +18,10 @@ from urllib.parse import unquote, urlsplit
 import typer
 
 from draftmill.cli.telling import plain, printer
+from draftmill.configuration import DEFAULT_STORE, PUBLIC_HUB
+from draftmill.hub.source import given_token
 
 State = Literal["ok", "missing", "optional"]
-DEFAULT_HUB = "https://huggingface.co"
 TIMEOUT_S = 5
 COLOURS = {"ok": "green", "missing": "red", "optional": "yellow"}
 
@@ -53,8 +54,8 @@ def check_python() -> Iterator[Finding]:
 
 
 def check_hub() -> Iterator[Finding]:
-    endpoint = os.environ.get("HF_ENDPOINT", DEFAULT_HUB)
-    token = "a token is given" if os.environ.get("HF_TOKEN") else "no HF_TOKEN: gated repositories stay closed"
+    endpoint = os.environ.get("HF_ENDPOINT", PUBLIC_HUB)
+    token = "a token is given" if given_token() else "no HF_TOKEN: gated repositories stay closed"
     if endpoint.startswith("file://"):
         folder = Path(unquote(urlsplit(endpoint).path))
         state: State = "ok" if folder.is_dir() else "missing"
@@ -75,11 +76,11 @@ def check_hub() -> Iterator[Finding]:
 
 
 def check_store() -> Iterator[Finding]:
-    url = os.environ.get("DRAFTMILL_STORE", "./mill-store")
+    url = os.environ.get("DRAFTMILL_STORE", DEFAULT_STORE)
     if url.startswith("s3://"):
         yield Finding("store", "optional", url, "draftmill store check proves what this server can do")
         return
-    folder = Path(url.removeprefix("file://")).absolute()
+    folder = Path(unquote(urlsplit(url).path) if url.startswith("file://") else url).absolute()
     above = next(p for p in (folder, *folder.parents) if p.exists())
     if not os.access(above, os.W_OK):
         yield Finding("store", "missing", f"{folder} cannot be written", "pass --store or set DRAFTMILL_STORE")

@@ -7,7 +7,6 @@ import typer
 from draftmill.cli.bar import progress_bar
 from draftmill.cli.ending import REFUSED_OR_FAILED, ending, print_json
 from draftmill.cli.retrieval import (
-    DEFAULT_STORE,
     AsJson,
     Credentials,
     Store,
@@ -15,6 +14,7 @@ from draftmill.cli.retrieval import (
     remark,
 )
 from draftmill.cli.telling import plain, printer
+from draftmill.configuration import DEFAULT_STORE
 
 
 def index(

@@ -10,7 +10,6 @@ from draftmill.cli.bar import progress_bar
 from draftmill.cli.ending import ending, print_json
 from draftmill.cli.retrieval import (
     COLOURS,
-    DEFAULT_STORE,
     AsJson,
     Credentials,
     Fresh,
@@ -19,6 +18,7 @@ from draftmill.cli.retrieval import (
     remark,
 )
 from draftmill.cli.telling import plain, printer
+from draftmill.configuration import DEFAULT_STORE
 
 if TYPE_CHECKING:
     from draftmill.store.catalogue import Catalogue, Listing

@@ -43,7 +43,7 @@ from draftmill.cli.measure_options import (
 )
 from draftmill.cli.measure_running import finish, load_report, measure, write_into
 from draftmill.cli.retrieval import Store
-from draftmill.configuration import config_path
+from draftmill.configuration import DEFAULT_STORE, config_path
 
 app = typer.Typer(no_args_is_help=True, help="Measure what a drafter is worth on a device: speed, and acceptance.")
 app.command()(cross)
@@ -91,7 +91,7 @@ def speed(
     as_json: AsJson = False,
     wait: Wait = 0,
     publish: Publish = False,
-    store: Store = "./mill-store",
+    store: Store = DEFAULT_STORE,
     work: Work = Path("mill-work"),
     runner: Runner = "process",
 ) -> None:
@@ -149,7 +149,7 @@ def acceptance(
     as_json: AsJson = False,
     wait: Wait = 0,
     publish: Publish = False,
-    store: Store = "./mill-store",
+    store: Store = DEFAULT_STORE,
     work: Work = Path("mill-work"),
     runner: Runner = "process",
 ) -> None:

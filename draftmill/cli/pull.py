@@ -12,7 +12,6 @@ from draftmill.cli.ending import REFUSED_OR_FAILED, ending, print_json
 from draftmill.cli.folder import file_path, filled
 from draftmill.cli.folder import folder as folder_option
 from draftmill.cli.retrieval import (
-    DEFAULT_STORE,
     NO_VERDICT,
     AsJson,
     Credentials,
@@ -24,6 +23,7 @@ from draftmill.cli.retrieval import (
     remark,
 )
 from draftmill.cli.telling import plain, printer, tell
+from draftmill.configuration import DEFAULT_STORE
 from draftmill.outcome import InputOutput, MillError, Refused
 from draftmill.store.notices import obligation_line
 

@@ -49,7 +49,6 @@ PublicKey = Annotated[
         help="The publisher's public key (PEM): it has to be signed by it.",
     ),
 ]
-DEFAULT_STORE = "./mill-store"
 
 
 def open_catalogue(store: str, credentials_file: Path | None) -> "Catalogue":

@@ -12,7 +12,6 @@ from rich.table import Table
 from draftmill.cli.ending import ending, print_json
 from draftmill.cli.retrieval import (
     COLOURS,
-    DEFAULT_STORE,
     AsJson,
     Credentials,
     Fresh,
@@ -22,6 +21,7 @@ from draftmill.cli.retrieval import (
     remark,
 )
 from draftmill.cli.telling import plain, printer
+from draftmill.configuration import DEFAULT_STORE
 from draftmill.store.manifest import INHERITS
 from draftmill.store.notices import ancestor_line, obligation_line
 

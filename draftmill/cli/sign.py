@@ -7,8 +7,9 @@ import typer
 
 from draftmill.cli.ending import ending, print_json
 from draftmill.cli.folder import file_path
-from draftmill.cli.retrieval import DEFAULT_STORE, AsJson, Credentials, Ref, Store, open_catalogue
+from draftmill.cli.retrieval import AsJson, Credentials, Ref, Store, open_catalogue
 from draftmill.cli.telling import plain, printer
+from draftmill.configuration import DEFAULT_STORE
 
 
 def sign(

@@ -7,8 +7,9 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from draftmill.cli.retrieval import DEFAULT_STORE, AsJson, Credentials, Store
+from draftmill.cli.retrieval import AsJson, Credentials, Store
 from draftmill.cli.telling import plain, printer
+from draftmill.configuration import DEFAULT_STORE
 from draftmill.outcome import MillError, Refused
 from draftmill.store.interface import Status
 from draftmill.store.opening import open_store

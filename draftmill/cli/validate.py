@@ -6,7 +6,6 @@ publication are then jobs, and the report goes into the store.
 """
 
 import json
-import os
 from importlib.metadata import entry_points
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -19,9 +18,10 @@ from draftmill.cli.bar import progress_bar
 from draftmill.cli.folder import file_path, folder
 from draftmill.cli.given import refuse_given
 from draftmill.cli.measure_options import PromptFiles, Quick, TargetDtype, TorchDevice
-from draftmill.cli.retrieval import DEFAULT_STORE, Hub, Store
+from draftmill.cli.retrieval import Hub, Store
 from draftmill.cli.telling import plain, printer, tell
 from draftmill.cli.validate_run import asked_run, check_run_options, run_after, show_run
+from draftmill.configuration import DEFAULT_STORE, PUBLIC_HUB
 from draftmill.outcome import BadConfiguration, InputOutput, MillError, Refused
 
 PASS, REFUSED, NO_VERDICT = 0, 1, 3
@@ -34,7 +34,6 @@ COLOURS = {
     "not run": "dim",
     "not applicable": "dim",
 }
-DEFAULT_HUB = "https://huggingface.co"
 OF_PUBLISHING = ("store", "runner", "sign_key")
 PIPELINE = "draftmill.pipeline"
 """Entry points of what needs more than the base install; `validate_package(ref, hub, store, work, runner, sign_key)` is
@@ -69,7 +68,7 @@ def validate(
     work: Annotated[
         Path, typer.Option(envvar="DRAFTMILL_WORK", parser=folder, metavar="FOLDER", help="Where downloads are kept.")
     ] = Path("mill-work"),
-    hub: Hub = DEFAULT_HUB,
+    hub: Hub = PUBLIC_HUB,
     runner: Annotated[
         Literal["process", "docker"], typer.Option(envvar="DRAFTMILL_RUNNER", help="Where jobs run, with --publish.")
     ] = "process",
@@ -151,23 +150,15 @@ def _downloaded(package: str, hub: str, work: Path) -> tuple[Path, tuple[str, ..
     from draftmill.hub.download import download
     from draftmill.hub.ref import parse_ref
     from draftmill.hub.resolve import resolve
-    from draftmill.hub.source import choose_source
+    from draftmill.hub.source import given_token, source_at
 
     ref = parse_ref(package)
-    mirror = hub.startswith("file://")
-    source = choose_source(
-        mirror=hub if mirror else None, endpoint=None if mirror else hub, token=None if mirror else _token()
-    )
+    source = source_at(hub, given_token())
     listing = resolve(ref, source, "package")
     folder = work / "packages" / (ref.repo or "") / listing.commit[:12]
     with progress_bar() as progress:
         download(listing, source, folder, progress=progress)
     return folder, listing.not_taken
-
-
-def _token() -> str | None:
-    place = os.environ.get("HF_TOKEN_FILE")
-    return Path(place).read_text().strip() if place else os.environ.get("HF_TOKEN", "").strip() or None
 
 
 def _published(

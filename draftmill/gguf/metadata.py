@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel, ConfigDict
 
 import draftmill
+from draftmill.configuration import PUBLIC_HUB
 from draftmill.gguf.naming import name_parts
 from draftmill.intake.bounded_json import read_object
 from draftmill.outcome import Refusal, Refused
@@ -22,7 +23,6 @@ ORIGIN = re.compile(
     r"draftmill\.|general\.(?!architecture$|type$|file_type$|quantization_version$|alignment$|sampling\.)"
 )
 """Keys that say where a file comes from; the two converters may differ in these and no others."""
-HUB = "https://huggingface.co"
 _GENERATION_CONFIG_LIMIT = 1 << 20
 _SAMPLING = {
     "top_k": "top_k",
@@ -124,7 +124,7 @@ def add_own_keys(writer: "GGUFWriter", keys: dict[str, str | int]) -> None:
 
 
 def _page(provenance: Provenance) -> str | None:
-    return f"{HUB}/{provenance.repo}" if provenance.repo else None
+    return f"{PUBLIC_HUB}/{provenance.repo}" if provenance.repo else None
 
 
 def _base_model(repo: str) -> dict[str, str]:
@@ -133,5 +133,5 @@ def _base_model(repo: str) -> dict[str, str]:
     owner, _, name = repo.rpartition("/")
     entry = {"name": Metadata.id_to_title(name)}
     if owner:
-        entry |= {"organization": Metadata.id_to_title(owner), "repo_url": f"{HUB}/{repo}"}
+        entry |= {"organization": Metadata.id_to_title(owner), "repo_url": f"{PUBLIC_HUB}/{repo}"}
     return entry

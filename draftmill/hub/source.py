@@ -1,5 +1,6 @@
 """Where files come from: a hub, a mirror folder, or a plain folder."""
 
+import os
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -73,6 +74,19 @@ def choose_source(
     if not root.is_dir():
         raise BadConfiguration(f"The {given[0]} {root} is not a folder.", code="hub.source")
     return Mirror(root) if mirror else Folder(root)
+
+
+def source_at(address: str, token: str | None) -> Source:
+    """The hub at an http(s) address, or the mirror at a file:/// one, which needs no token. Raises BadConfiguration."""
+    if address.startswith("file://"):
+        return choose_source(mirror=address)
+    return choose_source(endpoint=address, token=token)
+
+
+def given_token() -> str | None:
+    """What HF_TOKEN_FILE holds, else HF_TOKEN."""
+    place = os.environ.get("HF_TOKEN_FILE")
+    return (Path(place).read_text() if place else os.environ.get("HF_TOKEN", "")).strip() or None
 
 
 def _path(place: str | Path) -> Path:

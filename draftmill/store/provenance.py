@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote
 
+from draftmill.configuration import PUBLIC_HUB
 from draftmill.store.manifest import NAME as MANIFEST
 from draftmill.store.manifest import Manifest, Source, SourceFile, Tool
 
@@ -21,7 +22,6 @@ PREDICATE_TYPE = "https://slsa.dev/provenance/v1"
 BUILDER = "urn:draftmill:mill"
 _BUILD_TYPES = {"model": "urn:draftmill:convert_model:v1", "package": "urn:draftmill:validate_package:v1"}
 _GIT_HEX, _SHA256_HEX = 40, 64
-_PUBLIC_HUB = "https://huggingface.co"
 
 
 def key_of(manifest: Manifest) -> str:
@@ -113,7 +113,7 @@ def _of_source(source: Source, role: str) -> list[dict[str, Any]]:
     kind = "gitCommit" if len(source.commit) == _GIT_HEX else "sha256"
     whole: dict[str, Any] = {"name": role, "digest": {kind: source.commit}}
     if source.repo:
-        other = source.hub and source.hub != _PUBLIC_HUB
+        other = source.hub and source.hub != PUBLIC_HUB
         at = f"?repository_url={quote(source.hub or '', safe='')}" if other else ""
         whole["uri"] = f"pkg:huggingface/{source.repo}@{source.commit}{at}"
     if source.hub:

@@ -11,7 +11,7 @@ import typer
 
 from draftmill.cli.measure_table import show as show_measurement
 from draftmill.cli.telling import printer
-from draftmill.configuration import config_path
+from draftmill.configuration import DEFAULT_STORE, config_path
 from draftmill.host import cores
 from draftmill.hub.server import serve
 from draftmill.measurement.device.profiles import CPU
@@ -36,7 +36,7 @@ PAIRS, BUDGET = 6, 24
 
 def demo(
     runner: Runner = "process",
-    store: Store = "./mill-store",
+    store: Store = DEFAULT_STORE,
     work: Work = Path("mill-work"),
     measuring: Annotated[
         bool, typer.Option("--measure/--no-measure", help="Whether what was published is then measured.")
