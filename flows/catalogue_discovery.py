@@ -40,7 +40,7 @@ def discover(path: Path, authors: Sequence[str] | None, *, hub: str, store: str)
 
         def seen(repo: str) -> str | None:
             standing = standings.get(repo)
-            return standing.commit if standing else None
+            return standing.seen if standing else None
 
         return [
             proposal

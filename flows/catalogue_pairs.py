@@ -3,17 +3,17 @@
 import json
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from draftmill.catalogue.schema import Target
 from draftmill.digest import sha256_json
-from draftmill.outcome import MillError
+from draftmill.outcome import MillError, Refused
 from draftmill.store.interface import Store
 from draftmill.store.manifest import Manifest, read_manifest
 from draftmill.store.reading import fetch, get
-from flows.chain import Chain, Done, Input, Step
+from flows.chain import Chain, Done, Input, JobEnded, Step
 from flows.conversion_steps import Steps
 from flows.convert_model import run_job
 from flows.runners.runner import GIB, Limits
@@ -24,10 +24,22 @@ LIMITS = Limits(memory_bytes=4 * GIB, timeout_s=1800)
 
 @dataclass(frozen=True)
 class Paired:
-    """pairs: as `Pair.as_json`; not_judged: target -> why."""
+    """pairs: as `Pair.as_json`; not_judged: target -> why; unreached: those of them that a failure stands for, which
+    may be over the next time, and no refusal."""
 
     pairs: tuple[dict[str, Any], ...] = ()
-    not_judged: Mapping[str, str] | None = None
+    not_judged: Mapping[str, str] = field(default_factory=dict)
+    unreached: tuple[str, ...] = ()
+
+
+def unjudged(errors: Mapping[str, MillError]) -> Paired:
+    """errors: target -> what kept it from being judged."""
+    unreached = tuple(sorted(name for name, error in errors.items() if not is_refusal(error)))
+    return Paired((), {name: str(error) for name, error in errors.items()}, unreached)
+
+
+def is_refusal(error: MillError) -> bool:
+    return error.result.outcome == "refused" if isinstance(error, JobEnded) else isinstance(error, Refused)
 
 
 class Targets:
@@ -37,10 +49,10 @@ class Targets:
         self._targets = targets
         self._lock = threading.Lock()
         self._found: dict[str, Done] = {}
-        self._missing: dict[str, str] = {}
+        self._missing: dict[str, MillError] = {}
 
-    def fetch(self, chain: Chain, steps: Steps) -> tuple[dict[str, Done], dict[str, str]]:
-        """(target -> its finished download, target -> why there is none)."""
+    def fetch(self, chain: Chain, steps: Steps) -> tuple[dict[str, Done], Paired]:
+        """(target -> its finished download, those that there is none of)."""
         with self._lock:
             for name, target in self._targets.items():
                 if name in self._found or name in self._missing:
@@ -50,8 +62,8 @@ class Targets:
                     listing = _do(chain, steps.resolve(ref, "tokenizer")).facts["listing"]
                     self._found[name] = _do(chain, steps.download(ref, listing))
                 except MillError as error:
-                    self._missing[name] = str(error)
-            return dict(self._found), dict(self._missing)
+                    self._missing[name] = error
+            return dict(self._found), unjudged(self._missing)
 
 
 def find_pairs(
@@ -60,7 +72,7 @@ def find_pairs(
     """Raises what the store and the job raise."""
     found, missing = targets.fetch(chain, steps)
     if not found:
-        return Paired((), missing)
+        return missing
     manifest = read_manifest(get(store, manifest_key), store.where(manifest_key))
     folder, digest, rows = _draft(store, manifest, steps.order.work)
     slots = {f"target{number}": name for number, name in enumerate(sorted(found))}
@@ -69,7 +81,8 @@ def find_pairs(
     parameters = {"draft_rows": rows, "targets": slots, "trained_for": list(trained_for)}
     title = f"pair {manifest.entry}"
     done = _do(chain, Step("pair", title, manifest.entry, parameters, inputs, limits=LIMITS))
-    return Paired(tuple(done.facts["pairs"]), missing | done.facts["not_judged"])
+    not_judged = {**missing.not_judged, **done.facts["not_judged"]}
+    return Paired(tuple(done.facts["pairs"]), not_judged, missing.unreached)
 
 
 def _draft(store: Store, manifest: Manifest, work: Path) -> tuple[Path, str, int]:

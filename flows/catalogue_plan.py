@@ -6,6 +6,7 @@ from typing import Any
 
 from draftmill.catalogue.evidence import Evidence
 from draftmill.hub.listing import Listing
+from draftmill.hub.ref import DEFAULT_REVISION
 from draftmill.outcome import MillError
 from flows.order import Order
 from flows.recipe import Recipe
@@ -30,7 +31,8 @@ class Work:
 @dataclass(frozen=True)
 class Item:
     """A drafter that runs. reason: why; work: None where `problem` is how it ends without any. made_of: what the
-    verdict rests on; seconds: from the jobs of earlier runs, None where there were none of its kind."""
+    verdict rests on; seconds: from the jobs of earlier runs, None where there were none of its kind. listed: as in a
+    `Standing`."""
 
     repo: str
     reason: str
@@ -39,6 +41,13 @@ class Item:
     work: Work | None = None
     problem: MillError | None = None
     seconds: float | None = None
+    listed: str = ""
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """As a `Standing` keeps them."""
+        subject = self.work.subject if self.work else None
+        return subject.files if subject and subject.drafter.revision != DEFAULT_REVISION else ()
 
     @property
     def family(self) -> str:

@@ -1,9 +1,11 @@
 """What a catalogue run would do, and why: the hub's list held against what the last runs left. No side effects.
 
-What did not change costs no request of its own: the list names every commit, and the recipe follows from it. Only what
-will run is looked at (its files, config.json, where needed the headers), several at a time.
+What did not change costs no request of its own: the list or the row names the commit, and the recipe follows from it.
+Only a branch or tag of a row is asked for, and a target that was out of reach. What will run is looked at (its files,
+config.json, where needed the headers), several at a time.
 """
 
+import re
 from collections import defaultdict, deque
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -14,10 +16,11 @@ from functools import cached_property
 from draftmill.ahead import Ahead
 from draftmill.catalogue.catalogue import Catalogue
 from draftmill.catalogue.classify import classify
-from draftmill.catalogue.evidence import look
+from draftmill.catalogue.evidence import look, selection_for
 from draftmill.catalogue.standing import Standing, Standings, differences, read_standings
 from draftmill.digest import sha256_json
 from draftmill.hub.authors import Listed, list_author
+from draftmill.hub.listing import Listing, Selection
 from draftmill.hub.ref import DEFAULT_REVISION, Ref, parse_ref
 from draftmill.hub.resolve import resolve
 from draftmill.hub.source import Source
@@ -40,6 +43,8 @@ PAGES = 2000
 """Repositories, of each of so many lists at once, that are held before they are looked through."""
 FINAL = ("pass", "refused")
 """Verdicts that hold while nothing changes."""
+COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
+"""A revision that always means the same."""
 
 
 def check_routes(catalogue: Catalogue) -> None:
@@ -84,6 +89,7 @@ class Planner:
         self._only = "*" if only is None else only
         self._again = again
         self._donors: dict[str, str] = {}
+        self._readable: dict[str, bool] = {}
         self._speed: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])
 
     def plan(self, progress: Progress = silent) -> Plan:
@@ -148,17 +154,32 @@ class Planner:
             speed[1] += standing.size
         if self._again:
             return "asked for again"
-        if self.catalogue.drafter(listed.repo).revision == DEFAULT_REVISION and standing.commit != listed.commit:
-            return f"commit {standing.commit[:SHORT]} -> {listed.commit[:SHORT]}"
+        try:
+            commit = self._commit(listed)
+        except MillError as error:
+            return f"cannot be told from the last run: {error.code}"
+        if standing.seen != commit:
+            return f"commit {standing.seen[:SHORT]} -> {commit[:SHORT]}"
         if standing.rules != self.catalogue.rules_digest:
             return "the catalogue's rules changed"
         if standing.verdict not in FINAL:
             return f"{standing.verdict} the last time: {standing.code or standing.sentence}"
+        if back := [name for name in standing.unreached if self._answers(name)]:
+            return f"not judged against {', '.join(back)} the last time"
         try:
             now = self._made_of_before(listed, standing)
         except MillError as error:
             return f"cannot be told from the last run: {error.code}"
         return ", ".join(f"{name} changed" for name in differences(standing.made_of, now))
+
+    def _commit(self, listed: Listed) -> str:
+        """What the row's revision means now. Raises what `resolve` raises."""
+        revision = self.catalogue.drafter(listed.repo).revision
+        if revision == DEFAULT_REVISION:
+            return listed.commit
+        if COMMIT.fullmatch(revision):
+            return revision
+        return resolve(Ref(listed.repo, revision), self._source, selection_for(listed.files)).commit
 
     def _made_of_before(self, listed: Listed, standing: Standing) -> Mapping[str, str]:
         """What a run would rest on now, if the family is still what it was at this commit."""
@@ -166,30 +187,42 @@ class Planner:
         if family is None:
             return {"commit": standing.commit[:SHORT]}
         drafter = self.catalogue.drafter(listed.repo)
-        subject = Subject(listed.repo, standing.commit, listed.files, standing.family, family, drafter)
+        files = standing.files or listed.files
+        subject = Subject(listed.repo, standing.commit, files, standing.family, family, drafter)
         route = find_route(family.route)
         order = route.order(subject, self._setting)
         return self._made_of(route, subject, route.recipe(subject, order, self._donor(order)))
 
     def _look(self, listed: Listed, reason: str) -> Item:
-        made_of = {"commit": listed.commit[:SHORT]}
         drafter = self.catalogue.drafter(listed.repo)
         pinned = listed.commit if drafter.revision == DEFAULT_REVISION else drafter.revision
+        commit = pinned if COMMIT.fullmatch(pinned) else listed.commit
         try:
-            listing, evidence = look(Ref(listed.repo, pinned), self._source, listed.files)
-            made_of = {"commit": listing.commit[:SHORT]}
+            looked, evidence = look(Ref(listed.repo, pinned), self._source, listed.files)
+            commit = looked.commit
             shown = classify(evidence, self.catalogue.families, drafter.family)
             family = self.catalogue.families[shown.family]
             route = find_route(family.route)
+            listing = self._taken(listed.repo, looked, selection_for(evidence.files), route.selection)
             subject = Subject(listed.repo, listing.commit, evidence.files, shown.family, family, drafter)
             order = route.order(subject, self._setting)
             donor = self._donor(order)
             recipe = route.recipe(subject, order, donor)
         except MillError as error:
-            return Item(listed.repo, reason, listed.commit, made_of, problem=error)
+            return Item(listed.repo, reason, commit, {"commit": commit[:SHORT]}, problem=error)
         remarks = (*shown.remarks, *unpinned_donor(order, donor))
         work = Work(subject, order, recipe, route.needs(listing, order), listing, evidence, remarks)
-        return Item(listed.repo, reason, listing.commit, self._made_of(route, subject, recipe), work)
+        made_of = self._made_of(route, subject, recipe)
+        listed_as = "" if commit == listing.commit else commit
+        return Item(listed.repo, reason, listing.commit, made_of, work, listed=listed_as)
+
+    def _taken(self, repo: str, looked: Listing, selection: Selection, wanted: Selection) -> Listing:
+        """What a run will take. Raises what `resolve` raises."""
+        if selection == wanted:
+            return looked
+        # The commit of a mirror without pins is that of what is taken, and a mirror has no other revision.
+        revision = looked.commit if looked.source == "hub" else DEFAULT_REVISION
+        return resolve(Ref(repo, revision), self._source, wanted)
 
     def _made_of(self, route: Route, subject: Subject, recipe: Recipe) -> dict[str, str]:
         made_of = recipe.parts()
@@ -212,6 +245,20 @@ class Planner:
             self._donors[name] = resolve(parse_ref(name), self._source, "tokenizer").commit
         return self._donors[name]
 
+    def _answers(self, name: str) -> bool:
+        """Whether a target can be read now: one that stays gated would have every drafter run at every plan. What is
+        no target here only a run can tell."""
+        target = self.catalogue.targets.get(name)
+        if target is None:
+            return True
+        if name not in self._readable:
+            try:
+                look(Ref(name, target.revision), self._source)
+                self._readable[name] = True
+            except MillError as error:
+                self._readable[name] = isinstance(error, Refused)
+        return self._readable[name]
+
     def _seconds(self, item: Item) -> float | None:
         """Its own last time, else what its route took for each byte, scaled to its size."""
         if item.work is None or not item.work.needs.download:
@@ -225,7 +272,8 @@ class Planner:
 
 def _skip(repo: str, standing: Standing) -> Skip:
     recipe = f"recipe {standing.recipe[:8]}, " if standing.recipe else ""
-    return Skip(repo, standing.family, standing.verdict, f"nothing changed: {recipe}{standing.at}")
+    missing = f", out of reach: {', '.join(standing.unreached)}" if standing.unreached else ""
+    return Skip(repo, standing.family, standing.verdict, f"nothing changed: {recipe}{standing.at}{missing}")
 
 
 def _may_have(author: str, pattern: str) -> bool:

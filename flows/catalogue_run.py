@@ -31,7 +31,7 @@ from flows.budget import Budget, available_memory, free_disk
 from flows.cache import JobCache
 from flows.catalogue_index import index_returned, index_rows
 from flows.catalogue_order import CatalogueOrder
-from flows.catalogue_pairs import Paired, Targets, find_pairs
+from flows.catalogue_pairs import Paired, Targets, find_pairs, unjudged
 from flows.catalogue_plan import Item, Plan
 from flows.catalogue_planner import make_plan
 from flows.catalogue_summary import RunRow, Summary
@@ -129,7 +129,8 @@ def take(bench: Bench, repo: str) -> RunRow:
         manifest=outcome.manifest,
         places=outcome.places,
         pairs=paired.pairs,
-        not_judged=paired.not_judged or {},
+        not_judged=dict(paired.not_judged),
+        unreached=paired.unreached,
         download_bytes=item.work.needs.download,
         job_seconds=round(sum(job["seconds"] for job in outcome.jobs), 3),
     )
@@ -146,7 +147,7 @@ def _pairs(bench: Bench, item: Item, outcome: Outcome) -> Paired:
             trained_for = item.work.subject.drafter.trained_for
             return find_pairs(bench.store, outcome.manifest, bench.targets, trained_for, chain, steps)
     except MillError as error:
-        return Paired((), {"every target": str(error)})
+        return unjudged({"every target": error})
 
 
 def _run(order: CatalogueOrder, catalogue: Catalogue, store: Store, plan: Plan, run: str) -> list[RunRow]:
@@ -233,6 +234,9 @@ def _standing(row: RunRow, item: Item, catalogue: Catalogue, run: str) -> Standi
         size=item.work.listing.size if item.work else 0,
         seconds=row.job_seconds,
         pairs=tuple({key: pair[key] for key in ("target", "verdict", "off_pair")} for pair in row.pairs),
+        listed=item.listed,
+        files=item.files,
+        unreached=row.unreached,
     )
 
 

@@ -12,7 +12,8 @@ LONGEST_TABLE = 200
 
 class RunRow(BaseModel):
     """ran: False where nothing changed. reason: why it ran, or why not. refusals: as `Refusal.as_json`, a catalogue's
-    reason with source and would_change. code: of what broke. pairs: as `Pair.as_json`."""
+    reason with source and would_change. code: of what broke. pairs: as `Pair.as_json`. not_judged: target -> why;
+    unreached: those of them that a failure stands for, so that the next run tries again."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -31,6 +32,7 @@ class RunRow(BaseModel):
     places: dict[str, str] = {}
     pairs: tuple[dict[str, Any], ...] = ()
     not_judged: dict[str, str] = {}
+    unreached: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()
     download_bytes: int = 0
     job_seconds: float = 0.0

@@ -1,6 +1,7 @@
 """What a repository shows of itself before it is downloaded: file names, config.json and the names in the headers."""
 
 import json
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -10,7 +11,7 @@ from typing import Any
 from draftmill.hub.checksum import Checksum
 from draftmill.hub.listing import ListedFile, Listing, Selection
 from draftmill.hub.local import LocalFiles, mirror_folder
-from draftmill.hub.patience import Retry
+from draftmill.hub.patience import Pause, persist
 from draftmill.hub.ref import Ref
 from draftmill.hub.remote import HubFiles
 from draftmill.hub.resolve import resolve
@@ -50,40 +51,41 @@ def selection_for(files: Iterable[str]) -> Selection:
     return "package" if any(fnmatchcase(name, CONTAINER) for name in files) else "model"
 
 
-def look(ref: Ref, source: Source, files: Iterable[str] = ()) -> tuple[Listing, Evidence]:
+def look(ref: Ref, source: Source, files: Iterable[str] = (), *, pause: Pause = time.sleep) -> tuple[Listing, Evidence]:
     """What the repository shows now, and the listing of what the mill would take of it. Reads config.json, and of the
     weights the headers where they are asked for. files: names, as far as they are known from a list.
 
     Raises what `resolve` does, and Refused for JSON that is none.
     """
     selection = selection_for(files)
-    listing = resolve(ref, source, selection)
+    listing = resolve(ref, source, selection, pause=pause)
     names = (*(file.path for file in listing.files), *listing.not_taken)
     if selection_for(names) != selection:
-        listing = resolve(ref, source, selection_for(names))
+        listing = resolve(ref, source, selection_for(names), pause=pause)
     by_name = {file.path: file for file in listing.files}
     config = None
     if CONFIG in by_name:
-        raw = _start(by_name[CONFIG], listing, source, LARGEST_CONFIG)
+        raw = _start(by_name[CONFIG], listing, source, LARGEST_CONFIG, pause)
         config = parse_object(raw, f"{listing.repo}/{CONFIG}")
     return listing, Evidence(
-        listing.repo or str(ref), tuple(sorted(names)), config, lambda: frozenset(_tensors(listing, source))
+        listing.repo or str(ref), tuple(sorted(names)), config, lambda: frozenset(_tensors(listing, source, pause))
     )
 
 
-def _tensors(listing: Listing, source: Source) -> Iterator[str]:
+def _tensors(listing: Listing, source: Source, pause: Pause) -> Iterator[str]:
     for file in listing.files:
         if any(fnmatchcase(file.path, pattern) for pattern in WEIGHTS):
-            length = int.from_bytes(_start(file, listing, source, _LENGTH), "little")
+            length = int.from_bytes(_start(file, listing, source, _LENGTH, pause), "little")
             if length <= min(LARGEST_HEADER, file.size):
-                raw = _start(file, listing, source, _LENGTH + length)[_LENGTH:]
+                raw = _start(file, listing, source, _LENGTH + length, pause)[_LENGTH:]
                 yield from (name for name in parse_object(raw, file.path) if name != _METADATA)
 
 
-def _start(file: ListedFile, listing: Listing, source: Source, most: int) -> bytes:
+def _start(file: ListedFile, listing: Listing, source: Source, most: int, pause: Pause) -> bytes:
     """The first bytes of a file; of a whole file they are verified."""
-    checksum, pieces, count = Checksum(file), [], 0
-    try:
+
+    def read() -> bytes:
+        checksum, pieces, count = Checksum(file), [], 0
         with _files(listing, source).open_at(file, 0) as (_, stream):
             for piece in stream:
                 pieces.append(piece)
@@ -91,12 +93,12 @@ def _start(file: ListedFile, listing: Listing, source: Source, most: int) -> byt
                 count += len(piece)
                 if count >= most:
                     break
-    except Retry as retry:
-        raise retry.outcome from None
-    if count >= file.size and not checksum.agrees:
-        sentence = f"{listing.repo}/{file.path} is not what the listing says. Run it once more."
-        raise InputOutput(sentence, code="catalogue.digest", where=file.path)
-    return b"".join(pieces)[:most]
+        if count >= file.size and not checksum.agrees:
+            sentence = f"{listing.repo}/{file.path} is not what the listing says. Run it once more."
+            raise InputOutput(sentence, code="catalogue.digest", where=file.path)
+        return b"".join(pieces)[:most]
+
+    return persist(read, pause)
 
 
 def _files(listing: Listing, source: Source) -> Any:

@@ -28,6 +28,10 @@ class Standing:
     refusal or of the failure; manifest: key of the publication; at: when, UTC; run: which run; size: bytes of the
     source; seconds: what its jobs took, however many of them were found in the cache. pairs: as `Pair.as_json`, with
     target, verdict and off_pair alone.
+
+    listed: the commit that the list or the row has, where what is taken has another (a mirror without pins); files: the
+    names at `commit`, of a row that is not on main, whose list has others; unreached: targets that a failure kept from
+    being judged.
     """
 
     verdict: str
@@ -45,6 +49,14 @@ class Standing:
     size: int = 0
     seconds: float = 0.0
     pairs: tuple[Mapping[str, Any], ...] = field(default=())
+    listed: str = ""
+    files: tuple[str, ...] = ()
+    unreached: tuple[str, ...] = ()
+
+    @property
+    def seen(self) -> str:
+        """The commit to hold against a list or a row's revision."""
+        return self.listed or self.commit
 
 
 class Standings:
@@ -61,8 +73,9 @@ class Standings:
         line = self._lines.get(repo)
         if line is None:
             return None
-        fields = json.loads(line)[1]
-        return Standing(**{**fields, "pairs": tuple(fields["pairs"])})
+        fields: dict[str, Any] = json.loads(line)[1]
+        lists = {name: tuple(value) for name, value in fields.items() if isinstance(value, list)}
+        return Standing(**fields | lists)
 
     def with_new(self, new: Mapping[str, Standing]) -> "Standings":
         """A line without seconds (it was published before) keeps those that are known."""

@@ -41,6 +41,24 @@ def test_what_was_kept_is_read_again(tmp_path: Path) -> None:
     assert read.get("amd/z") is None
 
 
+def test_what_only_some_drafters_have_is_kept_too(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path)
+    full = standing(listed="cd" * 32, files=("a", "b"), unreached=("x/y",))
+    update_standings(store, {"amd/x": full, "amd/y": standing()})
+    read = read_standings(store)
+    assert read.get("amd/x") == full
+    assert (full.seen, standing().seen) == ("cd" * 32, "ab" * 20)
+
+
+def test_a_line_of_before_those_is_read(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path)
+    whole = update_standings(store, {"amd/x": standing()}).to_bytes()
+    older = whole.replace(b', "listed": "", "files": [], "unreached": []', b"")
+    assert older != whole
+    store.replace(KEY, older, read_standings(store).etag)
+    assert read_standings(store).get("amd/x") == standing()
+
+
 def test_a_later_run_replaces_its_own_lines_alone_and_keeps_seconds_that_it_did_not_measure(tmp_path: Path) -> None:
     store = LocalStore(tmp_path)
     update_standings(store, {"amd/x": standing(), "amd/y": standing()})

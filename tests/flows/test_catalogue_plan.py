@@ -11,7 +11,11 @@ from pydantic import ValidationError
 import flows.recipe
 from draftmill.catalogue.catalogue import load_catalogue
 from draftmill.catalogue.standing import Standing, update_standings
-from draftmill.hub.server import serve
+from draftmill.hub.described import Repository
+from draftmill.hub.ref import parse_ref
+from draftmill.hub.resolve import resolve
+from draftmill.hub.server import HubHandler, HubServer, serve
+from draftmill.hub.source import Mirror
 from draftmill.outcome import BadConfiguration
 from draftmill.store.opening import open_store
 from flows.catalogue_order import CatalogueOrder
@@ -21,13 +25,19 @@ from tests.support.catalogue_hub import (
     BORROWER,
     BROKEN,
     CATALOGUE,
+    CHECKPOINT,
+    CHECKPOINTS,
     DONOR,
     HEAD,
     PACKAGE,
     PLAIN,
     write_all,
     write_catalogue,
+    write_checkpoints,
+    write_donor,
+    write_package,
 )
+from tests.support.hub_server import Fault, misbehaving_hub
 
 ALL = [PACKAGE, HEAD, BROKEN, PLAIN, BORROWER]
 
@@ -49,7 +59,9 @@ class Place:
     def reasons(self, **asked: Any) -> dict[str, str]:
         return {item.repo: item.reason for item in self.plan(**asked).items}
 
-    def remember(self, items: list[Item], verdict: str = "pass", seconds: float = 0.0) -> None:
+    def remember(
+        self, items: list[Item], verdict: str = "pass", seconds: float = 0.0, unreached: tuple[str, ...] = ()
+    ) -> None:
         """As a run does that ended so."""
         catalogue = load_catalogue(self.folder / "catalogue.yaml")
         new = {
@@ -65,6 +77,9 @@ class Place:
                 run="1",
                 size=item.work.listing.size if item.work else 0,
                 seconds=seconds,
+                listed=item.listed,
+                files=item.files,
+                unreached=unreached,
             )
             for item in items
         }
@@ -270,3 +285,175 @@ def test_a_mirror_folder_is_planned_like_a_hub(place: Place) -> None:
     expected = [(item.repo, item.family) for item in place.plan().items]
     place.endpoint = f"file://{place.hub}"
     assert [(item.repo, item.family) for item in place.plan().items] == expected
+
+
+class Branched:
+    """A hub whose repositories have two commits: on `main` what lies in the folder main, on `dev` what lies in dev."""
+
+    def __init__(self, folder: Path) -> None:
+        self.main, self.dev = folder / "main", folder / "dev"
+        self.asked: list[str] = []
+        for root in (self.main, self.dev):
+            write_donor(root)
+            write_package(root)
+        # The gate's report names what it was not given, so that HEAD would have other parameters than dev.
+        (self.main / PACKAGE / "notes.txt").write_text("on main alone")
+        (self.dev / PACKAGE / "README.md").write_text("---\nlicense: other\n---\n")
+        branch, asked = HubServer(self.dev, ("127.0.0.1", 0), HubHandler), self.asked
+        branch.server_close()  # it is asked directly
+        self.branch = branch
+
+        class Handler(HubHandler):
+            def answer(self) -> None:
+                asked.append(self.path)
+                super().answer()
+
+            def _found(self, name: str, revision: str) -> Repository | None:
+                on_dev = branch.repository(name)
+                if on_dev and revision in ("dev", on_dev.commit):
+                    return on_dev
+                return super()._found(name, revision)
+
+        self.handler = Handler
+
+    def commit(self) -> str:
+        """Of the package on dev."""
+        repository = self.branch.repository(PACKAGE)
+        assert repository
+        return repository.commit
+
+
+@pytest.fixture
+def branched(tmp_path: Path) -> Iterator[tuple[Branched, Place]]:
+    hub = Branched(tmp_path)
+    with serve(hub.main, handler=hub.handler) as server:
+        yield hub, Place(tmp_path, hub.main, server.endpoint)
+
+
+def at(place: Place, revision: str | None) -> None:
+    """The package's row at this revision."""
+    place.edit("licence: openmdw-1.1}", f"licence: openmdw-1.1{f', revision: {revision}' if revision else ''}}}")
+
+
+def test_a_row_that_is_pinned_moved_or_freed_runs_again(branched: tuple[Branched, Place]) -> None:
+    hub, place = branched
+    (item,) = place.plan(only=PACKAGE).items
+    main, first = item.commit, hub.commit()
+    place.remember([item])
+    at(place, first)
+    (item,) = place.plan(only=PACKAGE).items
+    assert (item.reason, item.commit) == (f"commit {main[:12]} -> {first[:12]}", first)
+    place.remember([item])
+    assert place.reasons(only=PACKAGE) == {}
+
+    (hub.dev / PACKAGE / "README.md").write_text("---\nlicense: mit\n---\n")
+    second = hub.commit()
+    at(place, second)
+    (item,) = place.plan(only=PACKAGE).items
+    assert (item.reason, item.commit) == (f"commit {first[:12]} -> {second[:12]}", second)
+    place.remember([item])
+    at(place, None)
+    assert place.reasons(only=PACKAGE) == {PACKAGE: f"commit {second[:12]} -> {main[:12]}"}
+
+
+def test_a_branch_that_moves_on_runs_its_row(branched: tuple[Branched, Place]) -> None:
+    hub, place = branched
+    at(place, "dev")
+    first = hub.commit()
+    (item,) = place.plan(only=PACKAGE).items
+    assert item.commit == first
+    place.remember([item])
+    assert place.reasons(only=PACKAGE) == {}
+    (hub.dev / PACKAGE / "README.md").write_text("---\nlicense: mit\n---\n")
+    assert place.reasons(only=PACKAGE) == {PACKAGE: f"commit {first[:12]} -> {hub.commit()[:12]}"}
+
+
+def test_a_pinned_row_is_judged_by_the_files_of_its_pin(branched: tuple[Branched, Place]) -> None:
+    hub, place = branched
+    at(place, hub.commit())
+    (item,) = place.plan(only=PACKAGE).items
+    assert item.work and "notes.txt" not in item.work.subject.files
+    place.remember([item])
+    (hub.main / PACKAGE / "more.txt").write_text("and HEAD moves on")
+    assert place.reasons(only=PACKAGE) == {}
+
+
+def test_only_a_branch_costs_a_plan_a_request(branched: tuple[Branched, Place]) -> None:
+    hub, place = branched
+    for revision, expected in ((None, 0), (hub.commit(), 0), ("dev", 1)):
+        at(place, revision)
+        place.remember(place.plan(only=PACKAGE).items)
+        hub.asked.clear()
+        assert place.plan(only=PACKAGE).items == []
+        assert len([path for path in hub.asked if "?author=" not in path]) == expected, revision
+
+
+def test_a_refused_row_at_a_pin_stays_refused(branched: tuple[Branched, Place]) -> None:
+    hub, place = branched
+    (hub.dev / PACKAGE / "config.json").write_text("{}")
+    for pin in (hub.commit(), "ab" * 20):
+        at(place, pin)
+        (item,) = place.plan(only=PACKAGE).items
+        assert item.problem and item.commit == pin
+        place.remember([item], "refused")
+        assert place.reasons(only=PACKAGE) == {}
+
+
+def test_a_checkpoint_of_a_mirror_without_pins_has_the_commit_of_what_its_run_takes(tmp_path: Path) -> None:
+    root = tmp_path / "mirror"
+    write_donor(root)
+    write_checkpoints(root)
+    place = Place(tmp_path, root, f"file://{root}")
+    text = CATALOGUE
+    for old, new in CHECKPOINTS.items():
+        text = text.replace(old, new)
+    write_catalogue(tmp_path, text)
+    (item,) = place.plan(only=CHECKPOINT).items
+    assert item.work
+    taken = resolve(parse_ref(item.work.order.ref), Mirror(root), "draft")
+    assert (taken.commit, taken.files) == (item.commit, item.work.listing.files)
+    # The code beside the weights is no byte of the run's.
+    sizes = [(root / CHECKPOINT / name).stat().st_size for name in ("LICENSE", "README.md", "config.json")]
+    expected = sum(sizes) + (root / CHECKPOINT / "model.safetensors").stat().st_size
+    assert item.work.needs.download == expected
+
+    place.remember([item])
+    assert place.reasons(only=CHECKPOINT) == {}
+    with (root / CHECKPOINT / "README.md").open("a") as card:
+        card.write("more")
+    assert place.reasons(only=CHECKPOINT)[CHECKPOINT].startswith("commit ")
+
+
+def test_a_checkpoint_of_a_hub_needs_what_its_run_takes(tmp_path: Path) -> None:
+    root = tmp_path / "hub"
+    write_donor(root)
+    write_checkpoints(root)
+    with serve(root) as hub:
+        place = Place(tmp_path, root, hub.endpoint)
+        text = CATALOGUE
+        for old, new in CHECKPOINTS.items():
+            text = text.replace(old, new)
+        write_catalogue(tmp_path, text)
+        (item,) = place.plan(only=CHECKPOINT).items
+        assert item.work and "dflash.py" in item.work.subject.files
+        assert [f.path for f in item.work.listing.files] == ["LICENSE", "README.md", "config.json", "model.safetensors"]
+        assert item.work.needs.download == sum(file.size for file in item.work.listing.files)
+
+
+def test_a_target_out_of_reach_is_tried_again_once_it_can_be_read(tmp_path: Path, hub: tuple[Path, str]) -> None:
+    with misbehaving_hub(hub[0]) as faulty:
+        place = Place(tmp_path, hub[0], faulty.endpoint)
+        place.remember(place.plan(only=PLAIN).items, unreached=(DONOR,))
+        donor = faulty.server.repository(DONOR)
+        assert donor
+        # A gated repository: described to anybody, its files to those who may.
+        faulty.faults.append(Fault("status", f"{donor.commit}/config.json", None, status=401))
+        (skip,) = place.plan(only=PLAIN).skips
+        assert skip.reason.endswith(f", out of reach: {DONOR}")
+        faulty.faults.clear()
+        assert place.reasons(only=PLAIN) == {PLAIN: f"not judged against {DONOR} the last time"}
+
+
+def test_a_failure_that_no_target_stands_for_is_tried_again(known: Place) -> None:
+    known.remember(known.plan(only=PLAIN, again=True).items, unreached=("every target",))
+    assert known.reasons() == {PLAIN: "not judged against every target the last time"}

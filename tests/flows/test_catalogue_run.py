@@ -18,6 +18,7 @@ from gguf import GGUFReader
 from safetensors import deserialize
 
 from draftmill.catalogue.standing import read_standings
+from draftmill.digest import sha256_json
 from draftmill.store.index import read_index
 from draftmill.store.local import LocalStore
 from draftmill.store.manifest import read_manifest
@@ -323,6 +324,36 @@ def test_a_second_run_tries_only_what_failed_and_a_change_runs_what_changed(
     code, summary, _ = mill.run("run", "--only", PLAIN, "--again")
     assert (code, counts(summary)) == (0, {"pass": 1})
     assert "published already" in rows(summary)[PLAIN]["sentence"]
+
+
+def test_a_target_that_could_not_be_fetched_is_judged_once_it_can(
+    mill: Mill, first: tuple[int, dict[str, Any], str]
+) -> None:
+    locked = Fault("status", f"{DONOR}/revision/main", None, status=401)
+    mill.hub.faults.append(locked)
+    row = rows(mill.run("run", "--only", PLAIN, "--again")[1])[PLAIN]
+    assert (row["verdict"], row["pairs"]) == ("pass", [])
+    assert row["not_judged"].keys() == {DONOR, "tiny/Absent"}
+    assert row["unreached"] == [DONOR]  # the other one is refused: the hub does not have it
+    assert mill.run("plan", "--only", PLAIN)[1]["run"] == []
+    mill.hub.faults.remove(locked)
+    row = rows(mill.run("run", "--only", PLAIN)[1])[PLAIN]
+    assert row["reason"] == f"not judged against {DONOR} the last time"
+    assert ([pair["target"] for pair in row["pairs"]], row["unreached"]) == ([DONOR], [])
+    assert mill.run("plan", "--only", PLAIN)[1]["run"] == []
+
+
+def test_a_checkpoint_is_published_from_a_mirror_without_pins(mill: Mill, tmp_path: Path) -> None:
+    here = Mill(tmp_path, mill.hub, mill.root)
+    mirror = f"file://{mill.root}"
+    code, summary, err = here.run("run", "--only", CHECKPOINT, "--hub", mirror)
+    assert (code, counts(summary)) == (0, {"pass": 1}), err
+    row = rows(summary)[CHECKPOINT]
+    manifest = read_manifest((here.store.root / row["manifest"]).read_bytes(), row["manifest"])
+    taken = [[file.path, file.size, file.sha256] for file in manifest.source.files]
+    assert [path for path, *_ in taken] == ["LICENSE", "README.md", "config.json", "model.safetensors"]
+    assert row["commit"] == manifest.source.commit == sha256_json(taken)
+    assert here.run("plan", "--only", CHECKPOINT, "--hub", mirror)[1]["run"] == []
 
 
 def test_what_does_not_fit_is_a_row_and_the_small_ones_run(mill: Mill, first: tuple[int, dict[str, Any], str]) -> None:
