@@ -99,15 +99,17 @@ class Chain:
                 done = self._cached(step, key)
                 if done is None:
                     display.started(step.title, reason)
-                    result = self.runner.run(
-                        step.job,
-                        folder,
-                        inputs={slot: given.folder.resolve() for slot, given in step.inputs.items()},
-                        parameters={**step.parameters, **step.locators},
-                        secrets=dict(step.secrets),
-                        limits=step.limits,
-                        events=lambda event: display.event(step.title, event),
-                    )
+                    inputs = {slot: given.folder.resolve() for slot, given in step.inputs.items()}
+                    with self.cache.reading(inputs.values()):
+                        result = self.runner.run(
+                            step.job,
+                            folder,
+                            inputs=inputs,
+                            parameters={**step.parameters, **step.locators},
+                            secrets=dict(step.secrets),
+                            limits=step.limits,
+                            events=lambda event: display.event(step.title, event),
+                        )
                     display.ended(step.title, result.outcome)
                     if result.outcome != "ok":
                         self.cache.drop(folder, result)

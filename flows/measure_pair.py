@@ -25,7 +25,7 @@ from draftmill.store.interface import Store
 from draftmill.store.opening import open_store
 from draftmill.store.probe import ready_store
 from flows.asked_measurement import whole_request
-from flows.cache import JobCache
+from flows.cache import MEASURED, JobCache
 from flows.chain import Chain, Done, Input, Step
 from flows.convert_model import run_job
 from flows.defaults import runner_field, store_field, work_field
@@ -98,9 +98,9 @@ def _measure(order: MeasureOrder) -> Measurement:
         chain,
         Step("preflight", f"preflight {device.name}", subject, {"device": profile}, limits=PREFLIGHT, cached=False),
     )
-    staged = order.work / "measured" / request.run
-    inputs = {slot: Input(stage(path, staged / slot), None) for slot, path in _files(order)}
+    staged = order.work / MEASURED / request.run
     try:
+        inputs = {slot: Input(stage(path, staged / slot), None) for slot, path in _files(order)}
         step = Step(
             f"measure_{request.what}",
             f"measure {request.what} of {subject}",

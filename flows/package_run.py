@@ -11,7 +11,7 @@ from draftmill.measurement.request import MeasurementRequest
 from draftmill.measurement.subject import describe_folder
 from draftmill.outcome import BadConfiguration, Refusal, Refused
 from flows.asked_measurement import whole_request
-from flows.cache import JobCache
+from flows.cache import MEASURED, JobCache
 from flows.chain import Chain, Done, Input, JobEnded, Step
 from flows.convert_model import run_job
 from flows.device_queue import device_queue
@@ -39,7 +39,7 @@ def run_package(order: Order, entry: str, gate: dict[str, Any], package: Done) -
         return not_run(gate), None
     request, target = _given(order)
     chain = Chain(make_runner(order.runner, request.device), JobCache(order.work))
-    staged = order.work / "measured" / request.run
+    staged = order.work / MEASURED / request.run
     name = entry.rpartition("/")[2]
     try:
         inputs = {

@@ -7,7 +7,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from draftmill.digest import sha256_file
 from draftmill.outcome import Refusal, Refused
 from draftmill.pard.capabilities import WARP_FILE
 from draftmill.store.manifest import Donor, File, Manifest, Role, Source, Tool
@@ -124,7 +123,7 @@ def assemble(
 
 def results_of(jobs: Iterable[Done]) -> dict[str, str]:
     """Title -> sha256 of what the job said."""
-    return {done.title: sha256_file(done.finished.folder / "result.json") for done in jobs}
+    return {done.title: done.finished.sha256 for done in jobs}
 
 
 def tools_of(jobs: Iterable[Done]) -> tuple[Tool, ...]:

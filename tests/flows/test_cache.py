@@ -1,22 +1,27 @@
 """The job cache: what is found again, why not, and what a killed run may leave."""
 
+import hashlib
+import os
+import shutil
 from pathlib import Path
 
-from flows.cache import JobCache, JobKey, digest_of
+import pytest
+
+from flows.cache import Finished, JobCache, JobKey, digest_of
 from jobs.contract import Output, Result
 
 KEY = JobKey("convert", "code-1", {"outtype": "f16", "name": "a"}, {"model": "m-1"})
 SUBJECT = "amd/PARD"
 
 
-def finish(cache: JobCache, key: JobKey, text: str = "weights") -> None:
+def finish(cache: JobCache, key: JobKey, text: str = "weights") -> Finished:
     with cache.claim(key) as folder:
         (folder / "out").mkdir()
         (folder / "out" / "a.gguf").write_text(text)
         output = Output(path="a.gguf", size=len(text), sha256="0" * 64)
         result = Result(job=key.job, outcome="ok", exit_code=0, outputs=[output])
         (folder / "result.json").write_text(result.model_dump_json())
-        cache.keep(key, folder, result, SUBJECT)
+        return cache.keep(key, folder, result, SUBJECT)
 
 
 def test_a_finished_job_is_found_by_its_key_and_by_no_other(tmp_path: Path) -> None:
@@ -81,3 +86,31 @@ def test_an_inputs_digest_depends_on_each_name_size_and_content() -> None:
     ]
     assert len({digest_of([output]) for output in (one, *others)}) == 4
     assert digest_of([one, others[0]]) == digest_of([others[0], one])
+
+
+def test_what_a_job_said_keeps_its_digest_when_a_later_run_takes_the_folder(tmp_path: Path) -> None:
+    cache = JobCache(tmp_path)
+    digests = []
+    for text in ("weights", "other weights"):
+        done = finish(cache, KEY, text)
+        digests.append((done, hashlib.sha256((done.folder / "result.json").read_bytes()).hexdigest()))
+    (first, said), (second, said_later) = digests
+    assert first.folder == second.folder
+    assert said != said_later
+    assert (first.sha256, second.sha256) == (said, said_later)
+    found = cache.find(KEY)
+    assert found is not None
+    assert found.sha256 == said_later
+
+
+def test_a_folder_that_goes_while_it_is_looked_at_is_a_miss(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cache = JobCache(tmp_path)
+    finish(cache, KEY)
+    touch = os.utime
+
+    def removed_first(path: Path) -> None:
+        shutil.rmtree(path)
+        touch(path)
+
+    monkeypatch.setattr("flows.cache.os.utime", removed_first)
+    assert cache.find(KEY) is None

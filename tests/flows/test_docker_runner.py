@@ -16,7 +16,7 @@ import pytest
 
 from draftmill.outcome import BadConfiguration, InputOutput, Unavailable
 from flows.images import Image
-from flows.runners import docker_engine
+from flows.runners import docker_container, docker_engine
 from flows.runners.docker import UID, DockerRunner
 from flows.runners.docker_network import loopback_of
 from flows.runners.runner import Limits
@@ -411,3 +411,27 @@ def test_a_runner_that_is_stopped_removes_its_containers_and_starts_none(
     (tmp_path / "job" / "request.json").unlink()
     (tmp_path / "job").rename(tmp_path / "stopped")
     assert probe("report").error_code == "stopped"
+    assert list((tmp_path / "job").iterdir()) == []
+
+
+def test_a_container_that_was_removed_by_a_stop_is_no_fault_of_the_engine(runner: DockerRunner, probe: Probe) -> None:
+    def stop_now(event: dict[str, Any]) -> None:
+        runner.stop()
+
+    # It is gone before anybody asks the engine how it ended.
+    result = probe("sleep", events=stop_now)
+    assert (result.outcome, result.error_code) == ("failed", "stopped")
+    assert result.error == "The run was stopped before job probe had ended."
+
+
+def test_a_container_that_is_made_while_the_runner_stops_does_not_start(
+    runner: DockerRunner, probe: Probe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def create_late(api: docker.APIClient, plan: docker_container.Plan) -> str:
+        runner.stop()
+        return docker_container.create(api, plan)
+
+    monkeypatch.setattr("flows.runners.docker.create", create_late)
+    events: list[dict[str, Any]] = []
+    assert probe("print", events=events.append).error_code == "stopped"
+    assert events == []

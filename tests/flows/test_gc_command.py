@@ -44,18 +44,25 @@ def test_a_dry_run_names_what_a_run_removes_and_removes_nothing(tmp_path: Path) 
     jobs = {name: finished(work, name, 100).digest[:32] for name in ("convert", "check")}
     for path in [*(work / "jobs" / "convert").rglob("*")]:
         os.utime(path, (OLD, OLD))
+    staged = work / "measured" / "killed"
+    (staged / "draft").mkdir(parents=True)
+    (staged / "draft" / "model.gguf").write_bytes(b"copied")
+    for path in (staged / "draft", staged):
+        os.utime(path, (OLD, OLD))
     everything = files_below(store.root) | files_below(work)
 
     said = run(store, work, "--dry-run")
     assert [each["key"] for each in said["objects"]] == [left]
     assert said["leavings"] == [".draftmill/tmp/killed"]
     assert [Path(each["folder"]).name for each in said["jobs"]] == [jobs["convert"]]
+    assert [each["folder"] for each in said["staged"]] == [str(staged)]
     assert files_below(store.root) | files_below(work) == everything
 
     assert {**run(store, work), "dry_run": True} == said
     assert files_below(store.root) == before
     assert (work / "jobs" / "check" / jobs["check"]).is_dir()
     assert not (work / "jobs" / "convert" / jobs["convert"]).exists()
+    assert not staged.exists()
     assert run(store, work)["objects"] == []
 
 

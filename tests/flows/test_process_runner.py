@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,10 @@ import pytest
 
 from draftmill.measurement.device.lock import LOCKS, device_lock
 from draftmill.measurement.device.profiles import CPU
+from flows.cache import JobCache
+from flows.cache_garbage import cached_jobs, remove
+from flows.chain import Chain, Input, JobEnded, Step
+from flows.display import DISPLAY, Silent
 from flows.runners import process
 from flows.runners.process import ProcessRunner
 from flows.runners.runner import Limits
@@ -88,3 +93,56 @@ def test_a_job_finds_the_locks_that_this_host_uses(tmp_path: Path, monkeypatch: 
         parameters = {"device": CPU.model_dump(mode="json")}
         result = ProcessRunner().run("preflight", folder, parameters=parameters, **given)
     assert result.facts["preflight"]["facts"]["held_by"].startswith("run another")
+
+
+class Stopping(Silent):
+    """Does something once the job says that it sleeps, and stops the runner."""
+
+    def __init__(self, runner: ProcessRunner, first: Callable[[], None] = lambda: None) -> None:
+        self.runner = runner
+        self.first = first
+
+    def event(self, title: str, event: dict[str, Any]) -> None:
+        if event.get("message") == "asleep":
+            self.first()
+            self.runner.stop()
+
+
+def test_a_runner_that_is_stopped_ends_its_job_begins_none_and_says_so(tmp_path: Path) -> None:
+    runner = ProcessRunner()
+    stopping = Stopping(runner)
+    given: dict[str, Any] = {"inputs": {}, "secrets": {}, "limits": Limits(), "parameters": {"do": "sleep"}}
+    running, later = tmp_path / "running", tmp_path / "later"
+    for folder in (running, later):
+        folder.mkdir()
+    ended = runner.run("probe", running, events=lambda event: stopping.event("", event), **given)
+    assert (ended.outcome, ended.error_code) == ("failed", "stopped")
+    assert ended.error == "The run was stopped before job probe had ended."
+    assert not with_arguments("jobs.probe", str(running))
+    assert runner.run("probe", later, events=lambda event: None, **given) == ended
+    assert list(later.iterdir()) == []
+
+
+class Probed(ProcessRunner):
+    """The probe's code has no digest of its own."""
+
+    def code_digest(self, job: str, parameters: dict[str, Any]) -> str:
+        return "code"
+
+
+def test_what_a_running_job_reads_is_not_removed(tmp_path: Path) -> None:
+    runner, cache = Probed(), JobCache(tmp_path)
+    chain = Chain(runner, cache)
+    read = chain.run(Step("probe", "make", "subject", {"do": "report"}))
+    [listed] = cached_jobs(tmp_path)
+    removed: list[bool] = []
+    token = DISPLAY.set(Stopping(runner, lambda: removed.append(remove(listed))))
+    try:
+        with pytest.raises(JobEnded) as ended:
+            chain.run(Step("probe", "read", "subject", {"do": "sleep"}, {"made": Input.of(read.finished)}))
+    finally:
+        DISPLAY.reset(token)
+    assert ended.value.code == "stopped"
+    assert removed == [False]
+    assert (read.finished.out / "product").read_text() == "made inside"
+    assert remove(listed)
