@@ -32,6 +32,7 @@ QUIET = {
 PRIVATE = "DRAFTMILL_PREFECT_PRIVATE"
 """Set while the server is this command's own: what is held on it is held by this command or by nobody."""
 START_S = 90
+LOOPBACK = ("127.0.0.1", "localhost")
 
 
 @contextmanager
@@ -49,7 +50,7 @@ def prefect_server(state: Path) -> Iterator[str]:
         port = _free_port()
         url = f"http://127.0.0.1:{port}/api"
         log = home / "server.log"
-        with log.open("w") as output:
+        with log.open("w") as output, _loopback_without_proxy():
             server = _start(port, output)
             try:
                 _await(url, server, log)
@@ -76,6 +77,26 @@ def _home(state: Path) -> Iterator[Path]:
             yield home
             return
     raise Unavailable(f"a hundred Prefect servers run below {state}: end the commands that hold them")
+
+
+@contextmanager
+def _loopback_without_proxy() -> Iterator[None]:
+    """A proxy that the environment names is not asked for this host, and for what it was not asked before."""
+    before = {name: os.environ.get(name) for name in ("no_proxy", "NO_PROXY")}
+    # Clients take the one name where it is set, else the other: what stands in one alone counts in both.
+    for name, other in zip(before, reversed(before), strict=True):
+        given = before[name] if before[name] is not None else before[other]
+        # "*" is everything only where it stands alone.
+        if (given or "").strip() != "*":
+            os.environ[name] = ",".join([*filter(None, [given]), *LOOPBACK])
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
 
 
 def _free_port() -> int:

@@ -31,7 +31,7 @@ from flows.runners.docker_container import Plan, create
 from flows.runners.docker_devices import passthrough_for
 from flows.runners.docker_engine import LABEL, connect, labels_of, remove, sweep
 from flows.runners.docker_network import network_for
-from flows.runners.endings import Ending, died, read_result
+from flows.runners.endings import Ending, read_result, stopped
 from flows.runners.lines import LineEvents
 from flows.runners.runner import Events, Limits
 from jobs.contract import Request, Result
@@ -86,6 +86,8 @@ class DockerRunner:
         limits: Limits,
         events: Events,
     ) -> Result:
+        if self._stopped:
+            return stopped(job)
         image = self._image_id(self._images(job, parameters))
         passthrough = passthrough_for(self._device, job)
         uid, gid = (UID, UID) if os.geteuid() == 0 else (os.geteuid(), os.getegid())
@@ -116,14 +118,15 @@ class DockerRunner:
                 ),
                 device=passthrough,
             )
-            if self._stopped:
-                return died(job, "stopped", f"The run was stopped before job {job} began.")
             try:
                 ending = self._contain(plan, handed, events)
             except (APIError, RequestException) as error:
+                # `stop` removes the container, of which the engine then knows nothing.
+                if self._stopped:
+                    return stopped(job)
                 raise Unavailable(f"The Docker engine did not run {job}: {error}", code="docker.engine") from error
         if self._stopped:
-            return died(job, "stopped", f"The run was stopped while job {job} ran.")
+            return stopped(job)
         return read_result(job, folder, ending, limits)
 
     def _image_id(self, image: Image) -> str:
@@ -136,6 +139,9 @@ class DockerRunner:
     def _contain(self, plan: Plan, handed: str, events: Events) -> Ending:
         container = self._client.containers.get(create(self._client.api, plan))
         try:
+            # One that was made after `stop` had looked for containers would not be removed by it.
+            if self._stopped:
+                return Ending()
             return self._follow(str(container.id), handed, plan.limits, events)
         finally:
             remove(container)

@@ -25,6 +25,11 @@ def died(job: str, code: str, sentence: str, exit_code: int = 70) -> Result:
     return Result(job=job, outcome="failed", exit_code=exit_code, error=sentence, error_code=code)
 
 
+def stopped(job: str) -> Result:
+    """The result of a job whose runner was told to stop, whether it had begun or not."""
+    return died(job, "stopped", f"The run was stopped before job {job} had ended.")
+
+
 def read_result(job: str, folder: Path, ending: Ending, limits: Limits) -> Result:
     """The job's own result, unless the way it ended says that it cannot be believed."""
     if ending.timed_out or ending.code == TIMED_OUT:

@@ -15,7 +15,7 @@ from typing import IO, Any
 from draftmill.measurement.device.lock import LOCKS
 from draftmill.whole_file import write_whole
 from flows.code_digest import code_digest
-from flows.runners.endings import Ending, read_result
+from flows.runners.endings import Ending, read_result, stopped
 from flows.runners.lines import LineEvents
 from flows.runners.runner import Events, Limits
 from jobs.contract import Request, Result
@@ -61,6 +61,8 @@ class ProcessRunner:
         limits: Limits,
         events: Events,
     ) -> Result:
+        if self._stopped:
+            return stopped(job)
         request = Request(job=job, inputs=inputs, parameters=parameters, secrets=secrets)
         write_whole(folder / "request.json", request.model_dump_json(indent=1))
         (folder / "result.json").unlink(missing_ok=True)
@@ -90,6 +92,8 @@ class ProcessRunner:
                 self._children.discard(child)
                 for reader in readers:
                     reader.join(timeout=5)
+        if self._stopped:
+            return stopped(job)
         return read_result(job, folder, Ending(child.returncode), limits)
 
 
