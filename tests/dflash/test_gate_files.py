@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -58,11 +59,15 @@ def test_a_sparse_container(tmp_path: Path) -> None:
     assert "The file is sparse" in evidence
 
 
-def let_in(package: Path) -> None:
-    """Lets every user reach the package: pytest's folders are its user's own."""
-    for folder in (package, *package.parents):
-        if folder.owner() == package.owner() and folder.is_relative_to(tempfile.gettempdir()) and len(folder.parts) > 2:
-            folder.chmod(0o755)
+@pytest.fixture
+def reachable() -> Iterator[Path]:
+    """A package that every user reaches: pytest's folders are its user's own, and each run of it closes them again."""
+    with tempfile.TemporaryDirectory() as folder:
+        package = Path(folder, "parent", "package")
+        tiny(package, 1)
+        for place in (package, *package.parents[:2]):
+            place.chmod(0o755)
+        yield package
 
 
 @pytest.mark.parametrize("file", ["config.json", "model.q4nx", "MANIFEST.sha256"])
@@ -211,10 +216,9 @@ print(json.dumps([result.verdict, [c.evidence for c in result.checks if c.outcom
 
 
 @pytest.mark.parametrize("file", ["config.json", "model.q4nx", "MANIFEST.sha256"])
-def test_a_read_protected_file_gives_no_verdict(package: Path, file: str) -> None:
-    let_in(package)
-    (package / file).chmod(0)
-    done = subprocess.run([sys.executable, "-c", PROGRAM, str(package)], capture_output=True, text=True, check=False)
+def test_a_read_protected_file_gives_no_verdict(reachable: Path, file: str) -> None:
+    (reachable / file).chmod(0)
+    done = subprocess.run([sys.executable, "-c", PROGRAM, str(reachable)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     verdict, evidence = json.loads(done.stdout)
     assert verdict == "no verdict"
@@ -223,15 +227,14 @@ def test_a_read_protected_file_gives_no_verdict(package: Path, file: str) -> Non
 
 @pytest.mark.parametrize("mode", [0o000, 0o644, 0o311])
 @pytest.mark.parametrize("place", ["package", "parent"])
-def test_a_folder_that_cannot_be_entered_gives_no_verdict(package: Path, mode: int, place: str) -> None:
-    let_in(package)
-    (package / "model.q4nx").rename(package / "draft.q4nx")  # so that the folder has to be listed
-    closed = package if place == "package" else package.parent
+def test_a_folder_that_cannot_be_entered_gives_no_verdict(reachable: Path, mode: int, place: str) -> None:
+    (reachable / "model.q4nx").rename(reachable / "draft.q4nx")  # so that the folder has to be listed
+    closed = reachable if place == "package" else reachable.parent
     closed.chmod(mode)
     program = PROGRAM.replace("gate(Path(sys.argv[1]))  #", "gate(Path(sys.argv[2]))  #")
-    other = package.parent / "other"
+    other = reachable.parent / "other"
     tiny(other, 1)
-    command = [sys.executable, "-c", program, str(package), str(other)]
+    command = [sys.executable, "-c", program, str(reachable), str(other)]
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False)
     finally:
