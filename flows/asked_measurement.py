@@ -1,14 +1,12 @@
 """A measurement as an order asks for it. What it leaves open is the worker's own, as in every order (`defaults`)."""
 
-import os
-from pathlib import Path
 from typing import Any
 
 from draftmill.configuration import config_path
 from draftmill.measurement.device.profiles import CPU, find_device
 from draftmill.measurement.prompts import interleaved, load_prompts
 from draftmill.measurement.request import MeasurementRequest, asked_prompts, new_run, read_request
-from draftmill.outcome import BadConfiguration
+from flows.defaults import devices_path
 
 
 def whole_request(asked: dict[str, Any]) -> MeasurementRequest:
@@ -19,18 +17,9 @@ def whole_request(asked: dict[str, Any]) -> MeasurementRequest:
     """
     device = asked.get("device", CPU.name)
     if isinstance(device, str):
-        device = find_device(_devices(), device).model_dump(mode="json")
+        device = find_device(devices_path(), device).model_dump(mode="json")
     whole = {"run": new_run(), **asked, "device": device}
     if "prompts" not in whole:
         own = interleaved(load_prompts(config_path("prompts")))
         whole["prompts"] = [prompt.model_dump() for prompt in asked_prompts(own.prompts)]
     return read_request(whole)
-
-
-def _devices() -> Path | None:
-    if given := os.environ.get("DRAFTMILL_DEVICES"):
-        return Path(given)
-    try:
-        return config_path("devices.yaml")
-    except BadConfiguration:
-        return None

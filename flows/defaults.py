@@ -4,6 +4,7 @@ A deployment's parameters cross hosts, and these differ between them. The comman
 """
 
 import os
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -36,11 +37,16 @@ def catalogue_path() -> Path:
 
 
 def catalogue_field() -> Any:
-    """None where nobody names one and there is none."""
+    return Field(default_factory=lambda: _own(catalogue_path))
 
-    def found() -> Path | None:
-        with suppress(BadConfiguration):
-            return catalogue_path()
-        return None
 
-    return Field(default_factory=found)
+def devices_path() -> Path | None:
+    given = os.environ.get("DRAFTMILL_DEVICES")
+    return Path(given) if given else _own(lambda: config_path("devices.yaml"))
+
+
+def _own(find: Callable[[], Path]) -> Path | None:
+    """None where nobody names such a file and there is none."""
+    with suppress(BadConfiguration):
+        return find()
+    return None
