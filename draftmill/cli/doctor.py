@@ -20,6 +20,7 @@ import typer
 from draftmill.cli.telling import plain, printer
 from draftmill.configuration import DEFAULT_STORE, PUBLIC_HUB
 from draftmill.hub.source import given_token
+from draftmill.outcome import BadConfiguration
 
 State = Literal["ok", "missing", "optional"]
 TIMEOUT_S = 5
@@ -55,7 +56,11 @@ def check_python() -> Iterator[Finding]:
 
 def check_hub() -> Iterator[Finding]:
     endpoint = os.environ.get("HF_ENDPOINT", PUBLIC_HUB)
-    token = "a token is given" if given_token() else "no HF_TOKEN: gated repositories stay closed"
+    try:
+        token = "a token is given" if given_token() else "no HF_TOKEN: gated repositories stay closed"
+    except BadConfiguration as error:
+        yield Finding("hub", "missing", str(error), "name a file that holds the token, or set HF_TOKEN")
+        return
     if endpoint.startswith("file://"):
         folder = Path(unquote(urlsplit(endpoint).path))
         state: State = "ok" if folder.is_dir() else "missing"

@@ -84,9 +84,13 @@ def source_at(address: str, token: str | None) -> Source:
 
 
 def given_token() -> str | None:
-    """What HF_TOKEN_FILE holds, else HF_TOKEN."""
+    """What HF_TOKEN_FILE holds, else HF_TOKEN. Raises BadConfiguration where that file cannot be read."""
     place = os.environ.get("HF_TOKEN_FILE")
-    return (Path(place).read_text() if place else os.environ.get("HF_TOKEN", "")).strip() or None
+    try:
+        return (Path(place).read_text() if place else os.environ.get("HF_TOKEN", "")).strip() or None
+    except (OSError, UnicodeDecodeError) as error:
+        sentence = f"HF_TOKEN_FILE names {place}, which cannot be read as text; mend it, or unset it."
+        raise BadConfiguration(sentence, code="hub.token_file", where=str(place)) from error
 
 
 def _path(place: str | Path) -> Path:

@@ -6,6 +6,8 @@ import pytest
 
 from draftmill.cli.doctor import check_hub, check_store
 from draftmill.hub.server import serve
+from draftmill.outcome import BadConfiguration
+from flows.secrets import secret_files
 
 
 def test_a_token_in_a_file_is_a_token(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -20,6 +22,20 @@ def test_a_token_in_a_file_is_a_token(tmp_path: Path, monkeypatch: pytest.Monkey
     assert without.what.endswith("no HF_TOKEN: gated repositories stay closed")
     assert given.what.endswith("a token is given")
     assert "hf_secret" not in given.what
+
+
+@pytest.mark.parametrize("content", [None, b"\xff\xfe"])
+def test_a_token_file_that_cannot_be_read_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes | None
+) -> None:
+    place = tmp_path / "token"
+    if content is not None:
+        place.write_bytes(content)
+    monkeypatch.setenv("HF_TOKEN_FILE", str(place))
+    [found] = check_hub()
+    assert (found.state, found.mend) == ("missing", "name a file that holds the token, or set HF_TOKEN")
+    with pytest.raises(BadConfiguration, match=f"HF_TOKEN_FILE names {place}"), secret_files():
+        pass
 
 
 def test_a_stores_address_is_read_as_the_store_reads_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
